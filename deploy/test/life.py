@@ -1,4 +1,4 @@
-"""What the tests of the packages' life have in common: a world for each test, and how they are run."""
+"""Common parts of the tests that install the packages: a world for each test, and the program that runs the tests."""
 
 import argparse
 import contextlib
@@ -14,12 +14,12 @@ import origins
 from machine import Failure, Machine, expect, raise_loopback
 from packages import SOURCES
 
-# The seconds that hooks get in these tests, and those that a package manager may take besides on a slow machine.
+# The seconds that hooks get in these tests, and the further seconds that a package manager may take on a slow machine.
 DEADLINE, MARGIN = 2, 6
 
 
 class World:
-    """Packages to install, trees to serve, and a machine to do it on."""
+    """The packages, the releases that origins serve, and the machine of a test."""
 
     def __init__(self, packages, directory, machine):
         self.packages, self.directory, self.machine = packages, directory, machine
@@ -27,20 +27,20 @@ class World:
 
     @staticmethod
     def make(directory):
-        """Makes what is installed and served in the directory of the packages; returns the root of the machines."""
+        """Makes the packages and releases in a directory, and returns the root that machines are copies of."""
         raise NotImplementedError
 
     @staticmethod
     def places(directory):
-        """Where that is, by the names that tests use."""
+        """Returns the paths of the packages and releases, by the names that tests use."""
         raise NotImplementedError
 
     def prepare(self):
-        """Installs what each test begins with."""
+        """Installs the packages that every test begins with."""
         raise NotImplementedError
 
     def origin(self, kind=origins.nginx, release=1):
-        """An origin that serves a release of the packs."""
+        """Returns an origin that serves a release of the packs."""
         self.count += 1
         directory = self.directory / f"origin-{self.count}"
         directory.mkdir()
@@ -48,14 +48,14 @@ class World:
 
     @contextlib.contextmanager
     def limited(self, limit, what):
-        """Expects that something ends in time."""
+        """Fails unless the body of the 'with' statement takes at most `limit` seconds."""
         start = time.monotonic()
         yield
         elapsed = time.monotonic() - start
         expect(elapsed <= limit, f"{what} took {elapsed:.1f} s, expected at most {limit} s")
 
     def expect_staged(self, **versions):
-        """Expects these packs, byte for byte, and no others."""
+        """Expects that exactly these versions of packs are staged, byte for byte."""
         packs = self.machine.root / "var/lib/stagepack/groups/net.rorklab/packs"
         found = {link.name: os.readlink(link) for link in packs.iterdir()} if packs.is_dir() else {}
         expect(found.keys() == versions.keys(), f"expected packs {sorted(versions)}, found {sorted(found)}")
@@ -67,7 +67,7 @@ class World:
             )
 
     def complete(self, **versions):
-        """The timer's run: expects it to stage everything, and to leave nothing to complain of."""
+        """Runs 'stagepack' as the timer does, and expects that it stages all packs and leaves no pending pack or problem."""
         self.machine.run("stagepack", "prefetch", "--all", "--event", "periodic", "--quiet")
         self.expect_staged(**versions)
         for application in self.machine.json("stagepack", "why", "--json")["applications"]:
@@ -76,7 +76,7 @@ class World:
 
 
 def run(test, world_type, packages, root):
-    """Runs one test on a new machine; returns whether it passed."""
+    """Runs one test on a new machine, and returns whether it passed."""
     start = time.monotonic()
     with contextlib.ExitStack() as stack:
         directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -97,14 +97,14 @@ def run(test, world_type, packages, root):
 
 
 def main(program, description, tests, world_type):
-    """Runs a program of tests, and returns its status."""
+    """Parses the arguments of a test program, runs its tests, and returns the exit status."""
     program = pathlib.Path(program)
-    # A shell has programs in the background ignore SIGINT, and so would those that they start until they handle it.
+    # A shell starts background programs with SIGINT ignored, which their children would inherit; Python sets a handler here.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("--packages", type=pathlib.Path, default=SOURCES / ".build/deploy")
     parser.add_argument("--list", action="store_true", help="list the tests")
-    # In the namespaces that this program makes for itself.
+    # Set when this program starts itself in new namespaces.
     parser.add_argument("--within", type=pathlib.Path, help=argparse.SUPPRESS)
     parser.add_argument("names", nargs="*", metavar="NAME", help="part of a test's name")
     arguments = parser.parse_args()
@@ -127,7 +127,7 @@ def main(program, description, tests, world_type):
     except (Failure, subprocess.CalledProcessError) as error:
         print(f"deploy/test/{program.name}: {error}", file=sys.stderr)
         return 1
-    # Mounts, processes and a network of its own: all of it ends with it, and port 80 is free.
+    # Namespaces of mounts, processes and networks: what tests start or mount ends with them, and port 80 is free.
     unshare = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
     within = [program, "--packages", directory, "--within", root, *names]
     return subprocess.run([*unshare, sys.executable, *within]).returncode

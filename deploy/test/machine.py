@@ -1,4 +1,4 @@
-"""A throw-away Debian, in a directory."""
+"""A temporary Debian machine: a copy of a root directory."""
 
 import contextlib
 import fcntl
@@ -35,7 +35,7 @@ def mount(*arguments):
 
 
 class Machine:
-    """A copy of a root, in which commands run; what they print is in `log`."""
+    """A copy of a root, in which commands run; `log` has the commands and their output."""
 
     ENVIRONMENT = {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -60,7 +60,7 @@ class Machine:
         try:
             mount("-t", "overlay", "-o", options, "overlay", self.root)
         except subprocess.CalledProcessError:
-            # Where file systems cannot be laid over each other, as in some containers.
+            # Some containers do not support overlay file systems.
             shutil.copytree(self.base, self.root, symlinks=True, dirs_exist_ok=True, ignore=lambda *_: ["dev"])
             (self.root / "dev").mkdir(exist_ok=True)
         mount("-t", "proc", "proc", self.root / "proc")
@@ -77,7 +77,7 @@ class Machine:
         return f"/tmp/{pathlib.Path(file).name}"
 
     def start(self, *command, outside=False, **environment):
-        """Starts a command, as the leader of a process group; a command of this system if it is `outside`."""
+        """Starts a command, as the leader of a process group: in the machine, or on this system if `outside`."""
         self.log.append(f"$ {' '.join(map(str, command))}")
         with open(self.directory / "output", "ab") as output:
             return subprocess.Popen(
@@ -90,9 +90,9 @@ class Machine:
             )
 
     def run(self, *command, expected=0, outside=False, **environment):
-        """Runs a command, expects its status, and returns what it printed.
+        """Runs a command in the machine, or on this system if `outside`, expects its status, and returns its output.
 
-        Its input is a pipe without a writer: a program that reads it blocks. A command of this system, if it is `outside`.
+        Its input is a pipe to which nothing is written: a program that reads it blocks.
         """
         self.log.append(f"$ {' '.join(map(str, command))}")
         done = subprocess.Popen(
@@ -103,7 +103,7 @@ class Machine:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        # Not communicate(), which would close the input.
+        # communicate() is not used: it would close the input.
         output = done.stdout.read()
         status = done.wait()
         done.stdin.close()
@@ -118,7 +118,7 @@ class Machine:
         return self.run("dpkg-query", "--show", "--showformat=${Status}", package)
 
     def files(self, below="."):
-        """What is in the machine, but for what dpkg and RPM themselves and logs keep."""
+        """Returns the paths in the machine, except the databases of dpkg and RPM, caches and logs."""
         ours = ("proc", "dev", "tmp", "var/lib/dpkg", "var/lib/rpm", "var/log", "var/cache")
         top = self.root / below
         paths = []
@@ -129,14 +129,14 @@ class Machine:
         return set(paths)
 
     def processes(self):
-        """The processes within the machine, and what they were started as."""
+        """Yields the processes in the machine, with their arguments."""
         for entry in pathlib.Path("/proc").iterdir():
             with contextlib.suppress(OSError):
                 if entry.name.isdigit() and os.readlink(entry / "root") == str(self.root):
                     yield int(entry.name), (entry / "cmdline").read_bytes().decode().split("\0")
 
     def wait_for(self, program, argument):
-        """Waits for a program that runs, and returns its process."""
+        """Waits until a program runs with an argument, and returns its process ID."""
         for _ in range(300):
             for process, words in self.processes():
                 if pathlib.Path(words[0]).name == program and argument in words:
@@ -145,7 +145,7 @@ class Machine:
         raise Failure(f"'{program} {argument}' was not started within 15 s")
 
     def kill_everything(self):
-        """What a power cut does to processes."""
+        """Kills all processes of the machine, as a power cut does."""
         while processes := [process for process, words in self.processes() if words != [""]]:
             for process in processes:
                 with contextlib.suppress(ProcessLookupError):
@@ -153,17 +153,17 @@ class Machine:
             time.sleep(0.02)
 
     def interrupt(self, leader):
-        """What Ctrl-C does at a terminal."""
+        """Sends SIGINT to a process group, as Ctrl-C does."""
         self.log.append("Ctrl-C")
         os.killpg(leader.pid, signal.SIGINT)
 
     def stop(self, process):
-        """Has a process do nothing any more."""
+        """Stops a process with SIGSTOP."""
         os.kill(process, signal.SIGSTOP)
 
     @contextlib.contextmanager
     def small_disk(self, path, options):
-        """A file system of its own, of few bytes or files."""
+        """Mounts a file system of few bytes or files at a path."""
         place = self.root / path
         place.mkdir(exist_ok=True)
         mount("-t", "tmpfs", "-o", f"mode=755,{options}", "tmpfs", place)
@@ -174,7 +174,7 @@ class Machine:
         mount("-o", f"remount,{options}", self.root / path)
 
     def fill(self, path):
-        """Writes until nothing more goes there."""
+        """Writes a file until the file system is full."""
         with contextlib.suppress(OSError), open(self.root / path / "filling", "wb") as file:
             while True:
                 file.write(bytes(1 << 16))

@@ -1,4 +1,4 @@
-"""Origins on port 80 of loopback: one that serves packs, and the bad ones."""
+"""Origins on port 80 of the loopback interface: one that serves packs correctly, and faulty ones."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ ADDRESS = ("127.0.0.1", 80)
 
 
 def start_nginx(directory, server, address):
-    """Starts nginx with a server, whose directives these are, waits until it answers at an address, and returns the process."""
+    """Starts nginx with a server that has the given directives, waits until it accepts connections at `address`, and returns the process."""
     directory = pathlib.Path(directory)
     kinds = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
     temporary = " ".join(f"{kind}_temp_path {directory}/{kind};" for kind in kinds)
@@ -42,7 +42,7 @@ def start_nginx(directory, server, address):
 
 @contextlib.contextmanager
 def nginx(directory, serving, rules=""):
-    """nginx, serving a directory with the locations of deploy/server, or by rules of its own."""
+    """Serves a directory by nginx, with the rules of deploy/server or the given ones."""
     process = start_nginx(directory, f"; root {serving}; {rules or f'include {LOCATIONS};'}", ADDRESS)
     try:
         yield
@@ -52,28 +52,28 @@ def nginx(directory, serving, rules=""):
 
 
 def slow(directory, serving):
-    """nginx that sends the manifest at once, and archives by 150 bytes a second."""
+    """Serves the manifest at full speed, and archives at 150 bytes a second."""
     rate = "if ($uri ~ ^/packs/) { set $limit_rate 150; }"
     return nginx(directory, serving, f"{rate} include {LOCATIONS};")
 
 
 def unavailable(directory, serving):
-    """nginx that answers with status 503."""
+    """Responds with status 503 to all requests."""
     return nginx(directory, serving, "return 503;")
 
 
 def login_page(directory, serving):
-    """nginx that answers everything with a page for people."""
+    """Responds with an HTML page to all requests, as a captive portal does."""
     return nginx(directory, serving, "default_type text/html; return 200 '<html>Please log in</html>';")
 
 
 def rubbish_manifest(directory, serving):
-    """nginx whose manifest is cut off in the middle."""
+    """Responds with a truncated manifest to all requests."""
     return nginx(directory, serving, "default_type application/json; return 200 '{\"manifestVersion\": 1, \"app';")
 
 
 def rubbish_archives(directory, serving):
-    """nginx whose archives have the right size and random content."""
+    """Serves archives that have the right size and random content."""
     root = pathlib.Path(directory) / "spoiled"
     (root / "packs").mkdir(parents=True)
     for path in [*serving.glob("*.json"), *serving.glob("packs/*")]:
@@ -86,13 +86,13 @@ def rubbish_archives(directory, serving):
 
 @contextlib.contextmanager
 def absent(directory, serving):
-    """No server: connections are refused."""
+    """Starts no server: connections are refused."""
     yield
 
 
 @contextlib.contextmanager
 def listening(answer):
-    """A socket that accepts, and calls `answer` with each connection."""
+    """Accepts connections, and calls `answer` with each."""
     with socket.create_server(ADDRESS, backlog=64) as server:
         held = []
 

@@ -1,4 +1,4 @@
-"""The packages that tests install, and the root that they install them in."""
+"""The packages that the tests install, and the root in which they are installed."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ MANIFEST = f"http://{origins.ADDRESS[0]}/manifest.json"
 
 
 def places(directory):
-    """Where the packages are, and the releases that are served."""
+    """Returns the paths of the packages and of the releases, by the names that tests use."""
     work = directory / "life"
     return {
         "stagepack": work / "stagepack.deb",
@@ -41,15 +41,15 @@ def make_sample(directory, version):
 
 
 def make_packages(directory):
-    """Makes what is installed and served, and returns the package that 'make deb' made."""
+    """Makes the packages and the releases, and returns the package that 'make deb' made."""
     package = package_of(directory)
     work, made = directory / "life", places(directory)
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
     for version in ("1.0", "2.0"):
         make_sample(directory, version)
-    # The package as it is but for its compression, which takes most of the time of each test; and the
-    # same under a later version.
+    # The package without compression, which would take most of the time of each test; and the same
+    # under a later version.
     tree = work / "tree"
     subprocess.run(["dpkg-deb", "--raw-extract", package, tree], check=True)
     build = ["dpkg-deb", "--root-owner-group", "-Znone", "--build", tree]
@@ -62,13 +62,13 @@ def make_packages(directory):
         output = made["releases"] / release
         output.mkdir(parents=True)
         subprocess.run([SOURCES / "Packs/build", output, release, release], check=True)
-        # nginx makes entity tags from the second and the size: releases are not made in one second.
+        # nginx makes entity tags from the seconds and the size, so the releases must have different seconds.
         os.utime(output / "manifest.json", (int(release), int(release)))
     return package
 
 
 def make_root(directory, package):
-    """Makes the root that all machines begin with, if it is not there yet."""
+    """Makes the root that every machine is a copy of, if it does not exist yet."""
     sample = places(directory)["sample 1.0"]
     if not sample.exists():
         make_sample(directory, "1.0")

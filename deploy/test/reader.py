@@ -1,7 +1,7 @@
-"""A user of a throw-away Debian, who has a home directory and a network of one's own.
+"""A user of a temporary Debian machine, with a temporary home directory and a network namespace.
 
-Run as a program, in namespaces that it is given (`command`), it becomes the user and runs a command. In that network there
-is one other server, https://cdn.example.org, which serves the user's directory 'cdn' by two megabytes a second.
+Run as a program, in the namespaces that `command` creates, it becomes the user and runs a command. The network has one server,
+https://cdn.example.org, which serves the user's directory 'cdn' at 2 MiB a second.
 """
 
 import os
@@ -15,7 +15,7 @@ from machine import Machine, mount, raise_loopback
 
 USER, IDENTITY = "ada", 1000
 HOME, RUNTIME = f"/home/{USER}", f"/run/user/{IDENTITY}"
-# Where a machine has what 'git clone' and 'make deb' leave, and where the user sees it.
+# The directory of the machine that simulates a clone after 'git clone' and 'make deb', and the path at which the user sees it.
 CLONE, CLONE_OF_USER = "clone", f"{HOME}/StagePack"
 SERVER, SERVED = "cdn.example.org", f"{HOME}/cdn"
 AUTHORITY = "etc/ssl/cdn"
@@ -33,7 +33,7 @@ ENVIRONMENT = {
 
 
 def add_user(machine: Machine):
-    """Adds the user, who may use sudo, and the certificate of the server."""
+    """Adds the user, who may use sudo, and the server's certificate."""
     machine.run("useradd", "--create-home", "--uid", str(IDENTITY), "--shell", "/bin/bash", USER)
     (machine.root / "etc/sudoers.d" / USER).write_text(f"{USER} ALL=(ALL) NOPASSWD: ALL\n", "utf-8")
     (machine.root / "etc/hosts").write_text(f"127.0.0.1 localhost {os.uname().nodename} {SERVER}\n", "utf-8")
@@ -51,13 +51,13 @@ def add_user(machine: Machine):
 
 
 def command(machine: Machine, *arguments):
-    """The command that runs another as the user; what it leaves running ends with it."""
+    """Returns a command that runs the given one as the user; processes that this leaves running end with it."""
     namespaces = ["--mount", "--net", "--pid", "--fork", "--kill-child"]
     return ["unshare", *namespaces, sys.executable, __file__, machine.root, *arguments]
 
 
 def start_server(root: pathlib.Path):
-    """Starts the server, with the locations of deploy/server."""
+    """Starts the server, with the rules of deploy/server."""
     place = root / AUTHORITY
     scratch = root / "run/nginx"
     scratch.mkdir(exist_ok=True)
@@ -68,7 +68,7 @@ def start_server(root: pathlib.Path):
 
 
 def become_user(root: pathlib.Path):
-    """Gives this process the machine, the user, and directories that only it sees."""
+    """Changes this process's root, user and directories to those of the machine's user."""
     raise_loopback()
     mount("-t", "proc", "proc", root / "proc")
     for place in (HOME, RUNTIME):

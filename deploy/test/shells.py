@@ -16,14 +16,14 @@ SECONDS = 20
 
 
 class Shell:
-    """A shell in which lines are typed."""
+    """An interactive shell, in which tests type lines."""
 
     def __init__(self, name, process):
         self.name, self.process = name, process
 
     def completed(self, line):
-        """Types a line, with the tabulators in it and one at its end, and returns the words that it has then."""
-        # The line becomes the arguments of another command, so nothing that a shell draws need be read.
+        """Types a line, with the TAB characters in it and one at its end, and returns the words of the completed line."""
+        # The completed line becomes the arguments of 'printf', so that its words can be told from what the shell draws.
         self.type(f"{line}{TAB}{LINE_START}printf '<%s>' {LINE_END} end{ENTER}")
         printed = self.wait_for(rb"(?:<[^<>%]+>)+<end>")
         return re.findall(r"<([^<>]+)>", printed.decode())[:-1]
@@ -32,7 +32,7 @@ class Shell:
         self.process.stdin.write(text.encode())
 
     def wait_for(self, pattern):
-        """Reads until the terminal shows what a pattern matches, and returns that."""
+        """Reads until the terminal's output matches a pattern, and returns the match."""
         said, deadline = b"", time.monotonic() + SECONDS
         while time.monotonic() < deadline:
             if select.select([self.process.stdout], [], [], 0.1)[0]:
@@ -47,7 +47,7 @@ class Shell:
 
 @contextlib.contextmanager
 def shell(name, machine, before):
-    """A shell of the user of a machine, after a script."""
+    """Starts an interactive shell as the machine's user, after running the script `before`."""
     terminal = f"stty columns 200 rows 50; TERM=xterm exec {name} -i"
     script = f"set -e\n{before}\nexec script --quiet --command {shlex.quote(terminal)} /dev/null"
     process = subprocess.Popen(
@@ -59,7 +59,7 @@ def shell(name, machine, before):
     )
     try:
         typing = Shell(name, process)
-        # What is typed before the first prompt may be discarded.
+        # A shell may discard characters that are typed before its first prompt.
         typing.wait_for(rb"[$%>] ")
         yield typing
     finally:
