@@ -1,7 +1,7 @@
-// A library for LD_PRELOAD with which the programs run under valgrind, for measurements alone.
+// A library for LD_PRELOAD with which the programs run under valgrind; only measurements use it.
 //
-// valgrind (3.19) does not know openat2(2): openat(2) is called, which refuses nothing that RESOLVE_ flags refuse. And it
-// executes its own program for /proc/self/exe: the program that is measured is executed, without valgrind.
+// valgrind 3.19 does not support openat2(2), so this calls openat(2), which ignores the restrictions of RESOLVE_ flags. valgrind also replaces
+// /proc/self/exe by its own program, so this executes the measured program instead, which then runs without valgrind.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-"""Runs the WebSocket client and server against other implementations; started by Scripts/websocket-conformance."""
+"""Tests the WebSocket client and server against other implementations; started by Scripts/websocket-conformance."""
 
 import asyncio
 import collections
@@ -15,34 +15,34 @@ programs, work = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 CLIENT = programs / "websocket-conformance-client"
 CORE = ["1.*", "2.*", "3.*", "4.*", "5.*", "6.*", "7.*", "10.*"]
 LIMITS = ["9.*"]
-# Each group of compression cases has 18, of a thousand messages each, of 16 bytes to 128 KiB: 16 GB in all. Unless all
-# are asked for, those of at most 1 KiB.
+# Each group of compression cases has 18, of a thousand messages each, of 16 bytes to 128 KiB: 16 GB in all. By default, only
+# those with messages of at most 1 KiB run.
 ALL = sys.argv[3:] == ["all"]
 GROUPS = [f"12.{number}" for number in range(1, 6)] + [f"13.{number}" for number in range(1, 8)]
-# In these groups the server wants a client to do without context takeover, and accepts no offer that does not name that.
+# In these groups, the server requires that the client uses no context takeover, and accepts no offer without that parameter.
 FORGETFUL = ["13.2", "13.5", "13.6", "13.7"]
 
 
 def compression(groups):
-    """The cases of groups, and how many there are."""
+    """Returns the cases of groups, and their number."""
     cases = range(1, 19 if ALL else 5)
     return [f"{group}.{case}" for group in groups for case in cases], len(cases) * len(groups)
 
 
-# The name is the proxy's alone to know: a client asks no proxy for this machine.
+# Only the proxy resolves this name: a client uses no proxy for addresses of its own machine.
 NAME = "echo.example"
 faults = []
 
 
 def report(title, results, expected, started):
-    """Prints how many cases ended how, and notes what is not as it has to be."""
+    """Prints the numbers of cases by result, and adds those that failed to `faults`."""
     counts = collections.Counter(result.behavior.value for result in results)
     closes = collections.Counter(result.behavior_close.value for result in results)
     print(f"{title}: {len(results)} cases in {time.monotonic() - started:.1f} s: {dict(counts)}; closing: {dict(closes)}", flush=True)
     if len(results) != expected:
         faults.append(f"{title}: expected {expected} cases, found {len(results)}")
     for result in results:
-        # Cases whose outcome the standard leaves open are informational.
+        # The outcome of an informational case is left open by the standard.
         bad = result.behavior.value not in ("OK", "INFORMATIONAL")
         if bad or result.behavior_close.value not in ("OK", "INFORMATIONAL"):
             faults.append(
@@ -89,7 +89,7 @@ async def run_client(title, *arguments):
 
 
 class Proxy:
-    """A proxy that tunnels to a port of this machine, whatever name it is asked for."""
+    """A proxy that tunnels all requests to a port of this machine, regardless of the requested name."""
 
     def __init__(self, port):
         self.port, self.requests = port, []
@@ -120,7 +120,7 @@ class Proxy:
 
 
 async def interoperate_as_client():
-    """The client with servers of websockets: plain, with TLS, and each through the proxy."""
+    """Tests the client against servers of websockets: with and without TLS, directly and through the proxy."""
     certificate = work / "certificate.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
@@ -142,7 +142,7 @@ async def interoperate_as_client():
                 if proxy.requests != [f"CONNECT {NAME}:{port} HTTP/1.1"]:
                     faults.append(f"the proxy was asked for {proxy.requests}")
             if tls:
-                # Without the authority the server is none to talk to.
+                # A client that does not trust the certificate's authority must refuse the server.
                 client = await asyncio.create_subprocess_exec(
                     CLIENT, "echo", f"wss://127.0.0.1:{port}/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
                 )
@@ -151,7 +151,7 @@ async def interoperate_as_client():
 
 
 async def interoperate_as_server(url):
-    """The echo with the client of websockets, with compression and without."""
+    """Tests the echo server with the client of websockets, with compression and without."""
     for compression in ("deflate", None):
         async with websockets.connect(url, compression=compression, max_size=None, proxy=None) as connection:
             await (await connection.ping())

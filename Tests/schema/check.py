@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Compares the JSON Schemas with the samples of Manifests/: every valid one is accepted, and every
-invalid one is refused unless expected.json says that no schema can tell. Files that are named are compared with the
-schema of what commands print. The description of the control protocol is compared with the schema of OpenAPI.
+"""Compares the JSON Schemas with the samples in Manifests/: every valid sample must be accepted, and every
+invalid one refused, unless expected.json says that a schema cannot express the rule. Arguments are files with JSON output of commands, which
+are compared with its schema. The description of the control protocol is compared with the schema of OpenAPI.
 
 Needs packages: pip install jsonschema openapi-spec-validator
 """
@@ -19,7 +19,7 @@ CONTROL = ROOT / "docs/reference/control.openapi.json"
 
 
 def validators():
-    """One validator a kind of document, each schema checked against its own schema first."""
+    """Returns a validator for each kind of document; checks the schemas themselves first."""
     found = {}
     for kind in ("manifest", "registration", "settings"):
         schema = json.loads((FOLDER / f"{kind}.schema.json").read_text("utf-8"))
@@ -33,7 +33,7 @@ def kind_of(name):
 
 
 def is_accepted(validator, path):
-    """Whether the file is JSON, and what the schema describes."""
+    """Returns whether a file is JSON and matches the schema."""
     try:
         document = json.loads(path.read_text("utf-8"))
     except json.JSONDecodeError:
@@ -57,7 +57,7 @@ def main():
     Draft202012Validator.check_schema(outputs)
     documents = Draft202012Validator(outputs)
     for path in map(pathlib.Path, sys.argv[1:]):
-        # What a command has printed with --json.
+        # An argument is a file with the output of a command with --json.
         outcomes.append((path.name, is_accepted(documents, path)))
     control = json.loads(CONTROL.read_text("utf-8"))
     faults = list(OpenAPIV31SpecValidator(control).iter_errors())

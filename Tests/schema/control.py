@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the client of docs/examples against the daemon of the debug build, and compares every request and answer with
-docs/reference/control.openapi.json: operations, statuses, and all members. Each operation has to be used.
+"""Runs the client of docs/examples against the daemon of the debug build, and compares every request and response with
+docs/reference/control.openapi.json: operations, statuses, and all members. Fails if no test uses an operation.
 
 STAGEPACK_TEST_PROGRAMS, or else STAGEPACK_TEST_BUILD, names another directory of programs. Needs the package jsonschema: pip install jsonschema
 """
@@ -36,7 +36,7 @@ import stagepack_client  # noqa: E402  (it is found by the line above)
 
 
 class Contract:
-    """The operations of the description, with strict schemas: a member that it does not know is a fault."""
+    """The operations of the description, with strict schemas: a member that a schema does not name is a fault."""
 
     def __init__(self):
         self.api = json.loads(API.read_text("utf-8"))
@@ -55,7 +55,7 @@ class Contract:
             raise AssertionError(f"{where}: {error.json_path}: {error.message}")
 
     def operation(self, method, path):
-        """The operation of a request, and the template of its path."""
+        """Returns the operation of a request, and the template and the common parameters of its path."""
         for template, item in self.api["paths"].items():
             pattern = re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(template))
             if re.fullmatch(pattern, path) and method.lower() in item:
@@ -106,7 +106,7 @@ class Contract:
 
 
 class CheckedClient(stagepack_client.Client):
-    """The client of the example, whose requests and answers are compared with the description."""
+    """The client of the example; compares its requests and responses with the description."""
 
     def __init__(self, contract, paths):
         self.contract = contract
@@ -133,10 +133,10 @@ class CheckedClient(stagepack_client.Client):
 
 
 class Origin(http.server.BaseHTTPRequestHandler):
-    """A web server with content of every kind that the test needs."""
+    """A web server with all kinds of content that the tests need."""
 
     protocol_version = "HTTP/1.1"
-    # Set at the end, so that slow answers end.
+    # Set after the tests, to end endless responses.
     has_ended = threading.Event()
 
     def do_GET(self):
@@ -175,7 +175,7 @@ class Origin(http.server.BaseHTTPRequestHandler):
 
 
 def until(condition, what):
-    """Waits for a condition, and returns its value."""
+    """Waits until a condition is true, and returns its value."""
     deadline = time.monotonic() + SECONDS
     while not (value := condition()):
         assert time.monotonic() < deadline, f"timed out: {what}"
@@ -184,7 +184,7 @@ def until(condition, what):
 
 
 def next_event(events, kinds, task=None):
-    """The next event of one of these kinds, of a task."""
+    """Returns the next event of one of the kinds, and of a task if given."""
     for event in events:
         if event["kind"] in kinds and (task is None or event["task"] == task):
             return event
@@ -201,7 +201,7 @@ def refused(status, code, call, *arguments, **named):
 
 
 class Tests:
-    """The tests, each of which uses sessions of its own."""
+    """The tests; each uses its own sessions."""
 
     def __init__(self, folder, client, url):
         self.folder, self.client, self.url = folder, client, url
@@ -337,7 +337,7 @@ class Tests:
         assert f"{task['id']}  running" in listed, listed
         command, environment = run("cancel", str(self.folder / "c.map"))
         with subprocess.Popen(slow, env=environment, stderr=subprocess.PIPE, text=True) as program:
-            # It is attached when it prints progress.
+            # The program prints progress once it has attached to the session.
             next(line for line in program.stderr if "bytes" in line)
             subprocess.run(command, env=environment, check=True, timeout=SECONDS)
             assert "another process has cancelled the download" in program.communicate(timeout=SECONDS)[1]
@@ -357,7 +357,7 @@ class Tests:
 
 
 class Unchecked:
-    """Requests that break the description on purpose: only their answers are compared."""
+    """Lets requests that break the description pass; only their responses are compared."""
 
     def __init__(self, contract):
         self.check_answer = contract.check_answer
@@ -368,10 +368,10 @@ class Unchecked:
 
 @contextlib.contextmanager
 def daemon(folder):
-    """A daemon of its own, whose socket is the value."""
+    """Runs a daemon with its files in a folder; yields the path of its socket."""
     (folder / "stagepackd.json").write_text(json.dumps({"busAddress": f"unix:path={folder}/none", "settlingTime": 1}))
     socket = folder / "control.sock"
-    # The daemon is 'stagepack' by its other name.
+    # The daemon is 'stagepack' under its other name.
     program = folder / "stagepackd"
     program.symlink_to(PROGRAMS / "stagepack")
     command = [program, "--state", folder / "state", "--socket", socket, "--config", folder / "stagepackd.json"]

@@ -1,4 +1,4 @@
-"""Failing calls: each system call of a command or of the daemon fails once with each error, and is killed once."""
+"""Failing calls: each system call of a command or of the daemon fails once with each error, and the process is killed once at it."""
 
 import collections
 import errno
@@ -18,24 +18,24 @@ from world import HANGS, INDEXED, ROOT, Failure, expect, tree
 
 
 def documented_statuses():
-    """The exit statuses that the command's source documents."""
+    """Returns the exit statuses that the source of the commands documents, and 0."""
     text = (ROOT / "Sources/StageModel/ExitStatus.swift").read_text()
     return {int(number) for number in re.findall(r"^\s*case \w+ = (\d+)", text, re.M)} | {0}
 
 
-# Calls that end a process within a library when they fail, as docs/design/open.md says: threads and timers of
-# SwiftNIO; of libdispatch the queue of events, made when it is first needed, and the look at its threads each second.
+# System calls whose failure makes a library end the process (docs/design/open.md): threads and timers of SwiftNIO; of libdispatch, the
+# event queue, which it creates at first use, and the reading of its threads' states, each second.
 KNOWN = re.compile(r'\d+ +(clone3\(|epoll_create1\(|eventfd2\(|timerfd_create\(|openat\(AT_FDCWD<[^>]*>, "/proc/\d+/stat")')
 
 
 def is_known(trace):
-    """Whether a call that failed is one of those that end a process within a library."""
+    """Returns whether the failed call is one after which a library ends the process."""
     lines = trace.read_text(errors="replace").splitlines() if trace.exists() else []
     return any(KNOWN.match(line) for line in lines if line.endswith("(INJECTED)"))
 
 
 class Command:
-    """A command on a copy of a prepared directory, the state before it and the one after it."""
+    """A command on a copy of a prepared directory, and the versions of packs before and after it."""
 
     def __init__(self, name, prepared, arguments, before, after, damaged=()):
         self.name, self.prepared, self.arguments = name, prepared, arguments
@@ -43,7 +43,7 @@ class Command:
 
 
 class CommandCalls:
-    """Calls of the commands."""
+    """Failing calls of the commands."""
 
     def __init__(self, programs, site, url, stop, directory):
         self.programs, self.site, self.url, self.stop = programs, site, url, stop
@@ -53,7 +53,7 @@ class CommandCalls:
         self.scenarios = {scenario.name: scenario for scenario in self.make()}
 
     def prepared(self, name, *commands):
-        """A directory with a container that commands have made."""
+        """Returns a directory with a container that commands have prepared."""
         top = self.directory / "prepared" / name
         top.mkdir(parents=True)
         for command in commands:
@@ -99,7 +99,7 @@ class CommandCalls:
                        "--recipe", self.recipe["mountains"], "--pack-version", 2], {}, {})
 
     def count(self, name):
-        """How often each call is made without a fault."""
+        """Returns the number of times that a scenario makes each call without a fault."""
         scenario, place = self.scenarios[name], self.directory / f"count-{name}"
         shutil.copytree(scenario.prepared, place, symlinks=True)
         traced = Traced([self.programs.stagepack, *self.with_container(scenario.arguments, place)],
@@ -111,7 +111,7 @@ class CommandCalls:
         return counts
 
     def try_point(self, name, point, place):
-        """Tries one point; returns whether it was reached, raises what is wrong."""
+        """Tries one point; returns whether it was reached, and raises a failure if a check failed."""
         scenario = self.scenarios[name]
         subprocess.run(["cp", "-a", scenario.prepared, place], check=True)
         command = self.with_container(scenario.arguments, place)
@@ -119,7 +119,7 @@ class CommandCalls:
         try:
             status = traced.wait()
         except Failure:
-            # A tracer that fails close(2) leaves the socket open, whose end is waited for then: no kernel does.
+            # If strace fails close(2), the socket stays open, and the peer waits for its end. A kernel closes it even then.
             if not traced.was_reached():
                 return False
             raise
@@ -129,7 +129,7 @@ class CommandCalls:
         self.check_end(status, point, (place / "stderr").read_text(errors="replace"), is_silenced)
         self.check_packs(scenario, place, [scenario.before, scenario.after] if status != 0 else [scenario.after], status)
         again = self.programs.run(*command)
-        # What was rolled back to already is not rolled back to again.
+        # A second rollback undoes the first one, so either version may be published after it.
         expect(again.returncode == 0, f"after that, '{name}' ended with {again.returncode}: {again.stderr.strip()}")
         allowed = [scenario.before, scenario.after] if name == "rollback" else [scenario.after]
         self.check_packs(scenario, place, allowed, 0)
@@ -139,7 +139,7 @@ class CommandCalls:
         return True
 
     def check_end(self, status, point, said, is_silenced):
-        """Its status is one that is documented, and a failure is said in a line, unless that could not be written."""
+        """Checks that the status is documented, and that a failure is reported in one line, unless that line could not be written."""
         if status < 0:
             expect(point[2] == KILL and status == -signal.SIGKILL,
                    f"it was ended by {signal.Signals(-status).name}: {said.strip()[-800:]}")
@@ -163,19 +163,19 @@ class CommandCalls:
 
 
 def words(error):
-    """The words that the system has for an error's name; `None` for a kill."""
+    """Returns the system's description of an error, by its name; `None` for a kill."""
     return None if error == KILL else os.strerror(getattr(errno, error))
 
 
 class DaemonCalls:
-    """Calls of the daemon."""
+    """Failing calls of the daemon."""
 
     def __init__(self, actions, stop, directory):
         self.actions, self.stop, self.directory = actions, stop, pathlib.Path(directory)
         self.scenarios = {"daemon": None}
 
     def run_once(self, place, point):
-        """Lets a client do everything with a traced daemon, as far as that gets, and returns what was answered."""
+        """Runs a client with a traced daemon as far as possible, and returns the daemon's responses, its end, and the client's problem."""
         clock = iter(range(1, 1 << 30))
         ledger = journals.Ledger(lambda: next(clock))
         daemon = journals.Daemon(self.actions.programs, place / "state", place / "run")
@@ -229,13 +229,13 @@ class DaemonCalls:
         expect("Fatal error" not in said, f"it trapped: {said[-800:]}")
         if status > 0:
             expect("stagepackd: error: " in said, f"it ended with {status} and said no error: {said[-800:]}")
-        # A client that could not go on has to have been told, or the daemon to have ended.
+        # A request without a response has no end in the facts, so that the check accepts both outcomes.
         self.actions.check(place, facts, 1 << 30, fault=words(point[2]))
         return True
 
 
 def work(owner, directory, queue, results):
-    """A process that tries points until none is left."""
+    """Tries points from a queue until it is empty, in a separate process."""
     while (item := queue.get()) is not None:
         name, point = item
         place = pathlib.Path(directory) / f"try-{os.getpid()}"
@@ -252,7 +252,7 @@ def work(owner, directory, queue, results):
 
 
 def choose(owner, seed, sample):
-    """The points of all scenarios, and of each scenario a seeded sample of them; all of them without a size."""
+    """Returns the counts of all points, and the chosen ones: of each scenario a seeded sample of size `sample`, or all."""
     found, chosen = collections.Counter(), []
     for name in owner.scenarios:
         all_points = points(owner.count(name))
@@ -265,8 +265,8 @@ def choose(owner, seed, sample):
 
 
 def try_all(owner, chosen, directory, workers):
-    """Tries points, prints each failure, and returns for each row of the table how many were tried, reached, held
-    and known not to."""
+    """Tries points, prints each failure, and returns for each row of the table the numbers of points that were tried, reached,
+    passed, and failed for a known reason."""
     queue, results = multiprocessing.Queue(), multiprocessing.Queue()
     for item in [*chosen, *[None] * workers]:
         queue.put(item)

@@ -1,4 +1,4 @@
-"""The life of a container, and what must be true of it after a power cut."""
+"""A sequence of commands on a container, and checks of the container after a power cut."""
 
 import json
 import os
@@ -7,7 +7,7 @@ from world import INDEXED, PACKS, Failure, expect, tree
 
 
 class State:
-    """Which version of each pack is staged, which packs are pinned, and which are damaged."""
+    """The state of a container: the staged version of each pack, and which packs are pinned and which are damaged."""
 
     def __init__(self, versions=(), pinned=(), damaged=(), manifest=1, single=None):
         self.versions, self.pinned, self.damaged = dict(versions), set(pinned), set(damaged)
@@ -30,7 +30,7 @@ class ContainerScenario:
         return ["--manifest", f"{self.url}/manifest-{manifest}.json", "--container", container]
 
     def steps(self, container):
-        """Each step: its name, what does it, and the state when it has ended."""
+        """Yields each step: its name, its action, and the state after it."""
         def command(*arguments, manifest=None):
             more = self.source(container, manifest) if manifest else ["--container", container]
             return lambda: self.programs.succeed(*arguments, *more)
@@ -61,14 +61,14 @@ class ContainerScenario:
 
     @staticmethod
     def damage(container, pack):
-        """Overwrites a staged file, as a disk or a person does."""
+        """Overwrites a staged file, as a failing disk or a user may do."""
         with open(container / "packs" / pack / "version", "r+b") as file:
             file.write(b"spoiled")
             file.flush()
             os.fsync(file.fileno())
 
     def record(self, disk):
-        """Does everything on a recorded disk, and returns when each step began and ended."""
+        """Performs all steps on a recorded disk, and returns the positions in the log at which each began and ended."""
         marks = []
         for name, action, _ in self.steps(disk.place / "container"):
             begin = disk.position()
@@ -77,7 +77,7 @@ class ContainerScenario:
         return marks
 
     def states(self, marks, position, container):
-        """The state that the steps which had ended have made, the one that a step was making, and its name."""
+        """Returns the state after the steps that had ended at a position, the state that a running step would reach, and a label."""
         before, making, name = State(), State(), "before all"
         for mark, (_, _, state) in zip(marks, self.steps(container)):
             if mark["end"] <= position:
@@ -91,10 +91,10 @@ class ContainerScenario:
         return self.states(marks, position, None)[2]
 
     def check(self, place, marks, position):
-        """Checks what a cut at a point in time has left; raises what is wrong."""
+        """Checks the files that a cut at a position left; raises a failure for what is wrong."""
         container = place / "container"
         before, making, _ = self.states(marks, position, container)
-        # Before the first run has made a container, there is none to look at.
+        # Before the first run has created a container, there are no packs to check.
         if (container / "packs").exists():
             self.check_packs(container, before, making)
             self.check_reports(container, before, making)
@@ -103,7 +103,7 @@ class ContainerScenario:
         self.check_recovery(container, before, making)
 
     def check_packs(self, container, before, making):
-        """Each pack is wholly the version it was or wholly the one that it was to become."""
+        """Each pack has exactly the version from before the running step, or the one that the step would reach."""
         for pack in PACKS:
             allowed = {state.versions.get(pack) for state in (before, making)}
             content = container / "packs" / pack
@@ -121,7 +121,7 @@ class ContainerScenario:
         return {path for path in wanted.keys() | found.keys() if wanted.get(path) != found.get(path)}
 
     def check_reports(self, container, before, making):
-        """The commands that look at a container find nothing wrong with it."""
+        """The commands that report on a container find no faults in it."""
         here = ["--container", container]
         self.programs.succeed("status", *here)
         verified = self.programs.run("verify", *here)
@@ -142,7 +142,7 @@ class ContainerScenario:
                    == self.site.trees[INDEXED, version][before.single], f"{path} is another file")
 
     def check_recovery(self, container, before, making):
-        """The next run completes everything, and leaves nothing behind."""
+        """The next run stages all packs, and leaves no temporary files."""
         here, manifest = ["--container", container], making.manifest
         source = self.source(container, manifest)
         if before.damaged | making.damaged:

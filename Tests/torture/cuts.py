@@ -1,4 +1,4 @@
-"""Power cuts: scenarios on a recorded disk, and the states that cuts leave, checked with the programs."""
+"""Power cuts: runs of scenarios on a recorded disk, and checks of the disk states that cuts leave."""
 
 import json
 import multiprocessing
@@ -12,7 +12,7 @@ from world import Failure
 
 
 def begin_new_boot(directory):
-    """Has the kernel name another boot from now on, as after a cut."""
+    """Makes the kernel report another boot identifier from now on, as after a restart."""
     name = directory / "boot_id"
     mounted = name.exists()
     name.write_text(f"{uuid.uuid4()}\n")
@@ -21,7 +21,7 @@ def begin_new_boot(directory):
 
 
 class Cuts:
-    """Cuts of one scenario on one kind of file system."""
+    """Power cuts of one scenario on one kind of file system."""
 
     def __init__(self, scenario, kind, directory, disk_lies=False):
         self.scenario, self.kind, self.disk_lies = scenario, kind, disk_lies
@@ -29,7 +29,7 @@ class Cuts:
         self.directory = pathlib.Path(directory)
 
     def record(self, about):
-        """Runs the scenario once, on a disk that is recorded."""
+        """Runs the scenario once, on a recorded disk."""
         self.directory.mkdir()
         recorded = disk.RecordedDisk(self.system, self.directory)
         recorded.prepare()
@@ -47,7 +47,7 @@ class Cuts:
         return f"record {cut} of {len(self.recording.records)}, {variant}, {self.scenario.label(self.marks, position)}"
 
     def try_cut(self, seed, number):
-        """Cuts, and returns what is wrong then, or nothing."""
+        """Tries one cut, and returns what is wrong afterwards, or nothing."""
         cut, variant, chance = disk.plan_cut(self.recording, seed, number)
         image = self.directory / f"state-{os.getpid()}"
         self.recording.build(image, cut, variant, chance, self.disk_lies)
@@ -64,14 +64,14 @@ class Cuts:
 
 
 def work(cuts, seed, numbers, results):
-    """A process that takes cuts until none is left."""
+    """Tries cuts from a queue until it is empty, in a separate process."""
     cuts.open()
     while (number := numbers.get()) is not None:
         results.put((number, cuts.describe(seed, number), cuts.try_cut(seed, number)))
 
 
 def try_all(cuts, seed, numbers, workers):
-    """Tries cuts, prints each failure, and returns the numbers of those that did not hold."""
+    """Tries cuts, prints each failure, and returns the numbers of the failed cuts."""
     queue, results = multiprocessing.Queue(), multiprocessing.Queue()
     for number in [*numbers, *[None] * workers]:
         queue.put(number)

@@ -1,11 +1,11 @@
-"""A disk in user space that records what is written to it, and the states that a power cut leaves.
+"""A simulated disk that records all writes, and the states that a power cut leaves.
 
-`serve` is a FUSE server whose only file is the disk; a loop device is put over it and a file system on that. The
-server appends each write and each flush to a log before it answers, so the length of the log is a point in time: what
-is before the last flush is on the disk, of the writes after it any may be missing.
+`Server` is a FUSE server whose only file is the disk; a loop device uses this file, and a file system is on the device. The server appends
+each write and each flush to a log before it replies, so the length of the log serves as the time: at a power cut, writes before the
+last flush are on the disk, and any of the later ones may be missing.
 
-The protocol is that of <linux/fuse.h>, spoken over /dev/fuse: one process, one thread, one file, which is the root of
-the mount. So the order of the log is the order in which the disk has taken the requests.
+The protocol is that of <linux/fuse.h>, over /dev/fuse: one process, one thread, one file, which is the root of
+the mount. So the log has the order in which the disk received the requests.
 """
 
 import ctypes
@@ -33,7 +33,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def mount_call(source, target, kind, flags, data):
-    """mount(2)."""
+    """Calls mount(2)."""
     texts = [None if text is None else str(text).encode() for text in (source, target, kind, data)]
     if LIBC.mount(texts[0], texts[1], texts[2], ctypes.c_ulong(flags), texts[3]) != 0:
         number = ctypes.get_errno()
@@ -41,7 +41,7 @@ def mount_call(source, target, kind, flags, data):
 
 
 class Server:
-    """Answers the kernel's requests from an image in memory."""
+    """Replies to the kernel's requests from an image in memory."""
 
     def __init__(self, device, image, log):
         self.device, self.log = device, log
@@ -53,7 +53,7 @@ class Server:
         return struct.pack("<6Q10I", 1, self.size, self.size // 512, *times[:3], *times[3:], 0o100600, 1, 0, 0, 0, 4096, 0)
 
     def answer(self, opcode, body):
-        """The body of the answer, or a negative number of errno."""
+        """Returns the body of the reply, or a negative error number."""
         if opcode == INIT:
             major, minor, ahead, flags = struct.unpack_from("<IIII", body)
             flags &= BIG_WRITES | MAX_PAGES
@@ -81,7 +81,7 @@ class Server:
         return -(errno.EOPNOTSUPP if opcode == FALLOCATE else errno.ENOSYS)
 
     def run(self):
-        """Serves until the mount is gone."""
+        """Serves requests until the file system is unmounted."""
         while True:
             try:
                 request = memoryview(os.read(self.device, LARGEST + 4096))
@@ -100,7 +100,7 @@ class Server:
 
 
 def run(*command):
-    """Runs a tool of the system's, and raises with what it said if it fails."""
+    """Runs a program of the system, and raises an error with its output if it fails."""
     done = subprocess.run(list(map(str, command)), stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode != 0:
         raise OSError(f"'{command[0]}' ended with {done.returncode}: {done.stderr.strip()}")
@@ -108,7 +108,7 @@ def run(*command):
 
 
 def copy_sparsely(source, target):
-    """Copies what a file has that is not a hole."""
+    """Copies a file without its holes and without pieces of zeros."""
     with open(source, "rb") as old, open(target, "wb") as new:
         size = os.fstat(old.fileno()).st_size
         new.truncate(size)
@@ -127,14 +127,14 @@ def copy_sparsely(source, target):
 
 
 class FileSystem:
-    """How a kind of file system is made and mounted, and what its disk writes at once."""
+    """The commands and options for a kind of file system, and the size of a sector of its disk."""
 
     def __init__(self, kind, size, make, options, sector):
         self.kind, self.size, self.make, self.options, self.sector = kind, size, make, options, sector
 
 
-# A disk writes a sector whole or not at all. btrfs has no second copy of what it finds its trees by: it takes a disk
-# whose sectors are 4,096 bytes, as the disks of today have them.
+# A disk writes each sector completely or not at all. btrfs keeps no second copy of the blocks that locate its trees, and so needs a
+# disk with sectors of 4,096 bytes, as modern disks have.
 FILE_SYSTEMS = {
     "ext4": FileSystem("ext4", 256 << 20, ["mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0"], "", 512),
     "xfs": FileSystem("xfs", 512 << 20, ["mkfs.xfs", "-q"], "nouuid", 512),
@@ -156,7 +156,7 @@ class Mounted:
         except OSError:
             run("losetup", "--detach", self.device)
             raise
-        # It goes with the mount.
+        # The kernel keeps the device until the unmount.
         run("losetup", "--detach", self.device)
         return self.place
 
@@ -165,7 +165,7 @@ class Mounted:
 
 
 def unmount(place):
-    """Unmounts, and waits for processes that end."""
+    """Unmounts a directory; retries while processes that use it are ending."""
     for attempt in range(50):
         try:
             run("umount", place)
@@ -185,7 +185,7 @@ class RecordedDisk:
         self.place, self.file = self.directory / "mount", self.directory / "disk"
 
     def prepare(self):
-        """Makes the file system, which is the state before the first record."""
+        """Creates the file system, which is the state before the first record."""
         made = self.directory / "made"
         with open(made, "wb") as image:
             image.truncate(self.system.size)
@@ -219,7 +219,7 @@ class RecordedDisk:
         return self
 
     def position(self):
-        """The point in time that now is."""
+        """Returns the current position in the log."""
         return self.log.stat().st_size
 
     def __exit__(self, *_):
@@ -230,7 +230,7 @@ class RecordedDisk:
 
 
 class Recording:
-    """The log of a disk, and the states that cuts at its points leave."""
+    """The log of a disk, and the disk states after cuts at its records."""
 
     def __init__(self, system, directory):
         self.system, self.directory = system, pathlib.Path(directory)
@@ -240,7 +240,7 @@ class Recording:
         while place < end:
             kind, offset, length = RECORD.unpack(os.pread(self.log.fileno(), RECORD.size, place))
             place += RECORD.size
-            # Until `place + length`, the record is not complete.
+            # The log contains the whole record from position `place + length` on.
             self.records.append((kind, offset, length, place))
             place += length
 
@@ -249,15 +249,16 @@ class Recording:
         return sum(record[0] == FLUSH for record in self.records)
 
     def end(self, count):
-        """The point in time when that many records were complete."""
+        """Returns the position in the log at which `count` records are complete."""
         _, _, length, place = self.records[count - 1]
         return place + length
 
     def build(self, image, cut, variant, chance, disk_lies=False):
         """Writes the image that a cut after `cut` records leaves.
 
-        Writes after the last flush are on it or not as the variant says: `none` or `all` of them, some (`subset`), or some
-        and some of the sectors of others (`torn`). A disk that lies loses what came since the third flush before.
+        The variant decides which writes after the last flush are in it: `none`, `all`, some (`subset`), or some, and only some sectors of
+        others (`torn`). A disk that lies may also lose the writes
+        that its last three flushes reported as done.
         """
         copy_sparsely(self.directory / "base", image)
         flushes = [-1, *(index for index in range(cut) if self.records[index][0] == FLUSH)]
@@ -275,7 +276,7 @@ class Recording:
                 os.pwrite(target.fileno(), os.pread(self.log.fileno(), length, place), offset)
 
     def write_sectors(self, target, offset, length, place, chance):
-        """Writes the first sectors of a record, or some."""
+        """Writes the first sectors of a record, or random ones."""
         size = self.system.sector
         count = length // size
         first = chance.random() < 0.5
@@ -286,7 +287,7 @@ class Recording:
 
 
 def plan_cut(recording, seed, number):
-    """The cut with a number: after how many records, which variant, and its generator."""
+    """Returns a numbered cut: after which record, which variant, and its random generator."""
     chance = random.Random(f"{seed} {number}")
     cut = chance.randint(1, len(recording.records))
     variant = chance.choices(["none", "all", "subset", "torn"], [2, 2, 3, 3])[0]

@@ -1,4 +1,4 @@
-"""What clients of the daemon do, and what must be there after a power cut: whatever it has answered."""
+"""Requests of the daemon's clients, and checks after a power cut that everything is there that its responses confirmed."""
 
 import contextlib
 import hashlib
@@ -23,7 +23,7 @@ UNREACHABLE = "http://127.0.0.1:1/nothing"
 
 
 class Connection(http.client.HTTPConnection):
-    """HTTP over the daemon's socket."""
+    """An HTTP connection over the daemon's socket."""
 
     def __init__(self, path, within):
         super().__init__("stagepack", timeout=within)
@@ -36,11 +36,11 @@ class Connection(http.client.HTTPConnection):
 
 
 class Daemon:
-    """A daemon whose files are in a directory, and a client of it."""
+    """A daemon with its files in one directory, and a client for it."""
 
     def __init__(self, programs, state, runtime, wrapper=()):
         self.programs, self.state, self.wrapper = programs, state, wrapper
-        # Names of sockets are short.
+        # The socket has a short name, since the kernel limits the length of socket addresses.
         self.runtime = pathlib.Path(runtime)
         self.runtime.mkdir(exist_ok=True)
         self.socket, self.log = self.runtime / "s", self.runtime / "log"
@@ -50,7 +50,7 @@ class Daemon:
         self.process = None
 
     def start(self, within=30):
-        """Starts it, and returns when it answers."""
+        """Starts the daemon, and returns when it responds."""
         self.launch()
         wait_until("the daemon answers", self.answers, within)
 
@@ -74,7 +74,7 @@ class Daemon:
         return self.log.read_text(errors="replace")[-1500:].strip()
 
     def ask(self, method, path, body=None, within=30):
-        """Sends a request, and returns the value of the answer; a refusal is a failure."""
+        """Sends a request, and returns the decoded response; a refusal is a failure."""
         connection = Connection(self.socket, within)
         try:
             connection.request(method, f"/v1/{path}", None if body is None else json.dumps(body), {"Connection": "close"})
@@ -87,14 +87,14 @@ class Daemon:
 
     @contextlib.contextmanager
     def events(self, session, within=30):
-        """The events of a session, as they come."""
+        """Yields an iterator over the events of a session."""
         connection = Connection(self.socket, within)
         try:
             connection.request("GET", f"/v1/sessions/{session}/events?after=0")
             answer = connection.getresponse()
             if answer.status >= 400:
                 raise Failure(f"events of {session}: {answer.status} {answer.read()}")
-            # A stream is alive as long as the daemon is: what does not come has to be given up.
+            # The stream stays open as long as the daemon runs, so waiting for an event needs a deadline.
             deadline = time.monotonic() + HANGS
             yield self.lines(answer, session, deadline)
         finally:
@@ -114,7 +114,7 @@ class Daemon:
         self.process.wait()
 
     def stop(self):
-        """Ends it as a service manager does, and returns the status."""
+        """Stops the daemon as a service manager does, and returns the status."""
         self.process.send_signal(signal.SIGTERM)
         try:
             return self.process.wait(HANGS)
@@ -123,7 +123,7 @@ class Daemon:
 
 
 class Uploads(http.server.BaseHTTPRequestHandler):
-    """An origin that takes uploads."""
+    """An origin that accepts uploads."""
 
     def log_message(self, *_):
         pass
@@ -139,7 +139,7 @@ class Uploads(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def taking_uploads(port):
-    """An origin for uploads; lends its URL."""
+    """Runs an origin for uploads; yields its URL."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", port), Uploads) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
@@ -147,26 +147,26 @@ def taking_uploads(port):
 
 
 def write_files(directory):
-    """Writes what is downloaded, and returns the digest of each file."""
+    """Writes the files for downloads, and returns their digests."""
     digests = {}
     for name, size in FILES.items():
         content = random.Random(name).randbytes(size)
         (directory / name).write_bytes(content)
-        # A tag that may stand for two versions of a second is no validator, and a download without one is not resumed.
+        # An entity tag of a recently modified file may stand for two versions, so it is not used to resume a download.
         os.utime(directory / name, (time.time() - 3600,) * 2)
         digests[name] = hashlib.sha256(content).hexdigest()
     return digests
 
 
 class Ledger:
-    """What the daemon has answered, in order: each fact with the times when it was asked and answered."""
+    """The requests to the daemon and its responses, in order, each with the positions in the recording at its begin and end."""
 
     def __init__(self, now):
         self.now, self.facts = now, []
 
     @contextlib.contextmanager
     def asking(self, kind, **facts):
-        """A request: `began` before it is sent, `ended` after its answer has come."""
+        """Adds a request: `began` is set before it is sent, and `ended` after its response was received."""
         fact = {"kind": kind, "began": self.now(), "ended": None, **facts}
         self.facts.append(fact)
         yield fact
@@ -174,7 +174,7 @@ class Ledger:
 
 
 class Expected:
-    """What must be, and what may be, according to the facts up to a point in time."""
+    """The state that must exist, and the changes that may exist, according to the facts up to a position in the recording."""
 
     def __init__(self, facts, position):
         self.sessions, self.maybe_gone, self.gone = set(), set(), set()
@@ -227,7 +227,7 @@ class Expected:
 
 
 class JournalScenario:
-    """Sessions, tasks, events and acknowledgements, with daemons that are killed and stopped in between."""
+    """Sessions, tasks, events and acknowledgements, between which daemons are killed and stopped."""
 
     name = "journal"
 
@@ -293,7 +293,7 @@ class JournalScenario:
         self.take_events(daemon, ledger, "c", 1)
 
     def act_shortly(self, daemon, ledger, moved):
-        """The life of a few tasks with one daemon."""
+        """Performs the requests for a few tasks, with one daemon."""
         with ledger.asking("start"):
             daemon.start()
         self.make_session(daemon, ledger, "a")
@@ -320,7 +320,7 @@ class JournalScenario:
             fact["ids"] = daemon.ask("POST", f"sessions/{session}/tasks", {"tasks": requests})["ids"]
 
     def take_events(self, daemon, ledger, session, last):
-        """Reads durable events until the one with a number has come."""
+        """Reads durable events until the one with the number `last`."""
         known = {fact["sequence"] for fact in ledger.facts if fact["kind"] == "event" and fact["session"] == session}
         names = {task["id"]: task["request"].get("description") for task in daemon.ask("GET", "tasks")["tasks"]}
         with daemon.events(session) as events:
@@ -334,7 +334,7 @@ class JournalScenario:
                     return
 
     def acknowledge(self, daemon, ledger, session, sequence, moved):
-        """Moves finished files away, as clients do, and acknowledges."""
+        """Moves finished files, as clients do, and acknowledges their events."""
         with ledger.asking("acknowledge", session=session, sequence=sequence):
             for fact in ledger.facts:
                 if fact["kind"] == "event" and fact["session"] == session and fact["sequence"] <= sequence:
@@ -346,7 +346,7 @@ class JournalScenario:
         return Expected(facts, position).label
 
     def check(self, place, facts, position, fault=None):
-        """Checks what is left; a transfer may have failed for no other reason than a fault in these words."""
+        """Checks the remaining state; a transfer may have failed only if its failure contains the words of the fault."""
         expected = Expected(facts, position)
         state = place / "state"
         daemon = Daemon(self.programs, state, self.directory / f"r{os.getpid()}")
@@ -362,7 +362,7 @@ class JournalScenario:
             daemon.log.unlink()
 
     def check_lists(self, daemon, expected):
-        """Sessions and tasks that were answered are there, and what was deleted is not."""
+        """Sessions and tasks that responses confirmed exist, and deleted ones do not."""
         sessions = {session["identifier"] for session in daemon.ask("GET", "sessions")["sessions"]}
         for session in expected.sessions:
             expect(session in sessions or not expected.must_have(session), f"session {session} is gone; there are {sessions}")
@@ -380,7 +380,7 @@ class JournalScenario:
                            f"task {number} has priority {priority}, expected {expected.priorities[number]}")
 
     def check_events(self, daemon, expected):
-        """Events that were delivered and not acknowledged come again, with their files."""
+        """Events that were delivered but not acknowledged are delivered again, with their files."""
         for session in expected.sessions:
             if not expected.must_have(session):
                 continue
@@ -409,7 +409,7 @@ class JournalScenario:
         expect(found == self.digests[name], f"the file of task {event['task']} is not '{name}'")
 
     def check_going_on(self, daemon, expected, fault):
-        """New tasks get new numbers, and everything that can end does, well unless it met the fault."""
+        """New tasks get new numbers, and all transfers that can end do so, successfully unless the fault affected them."""
         daemon.ask("PUT", "sessions/after", {})
         new = daemon.ask("POST", "sessions/after/tasks", {"tasks": [self.request("after", "small")]})["ids"][0]
         expect(new > expected.highest, f"task numbers began again: {new} after {expected.highest}")
@@ -433,7 +433,7 @@ class JournalScenario:
 
 
 class PartialScenario(JournalScenario):
-    """A download that is resumed after a boot: until its next checkpoint, a cut leaves what the boot before has synced."""
+    """A download that is resumed after a boot: until its next checkpoint, a cut leaves the bytes that the daemon before that boot synced."""
 
     name = "partial"
 
@@ -452,11 +452,11 @@ class PartialScenario(JournalScenario):
         with ledger.asking("start"):
             daemon.start()
         wait_until("the download is resumed", lambda: self.received(parts) > durable, HANGS)
-        # Each commit writes the log of the file system, which names the record that was written last.
+        # Each commit writes the journal of the file system, which then also contains the latest record of the partial file.
         for token in "23456":
             self.make_tasks(daemon, ledger, "a", [self.request(token, "small", isSuspended=True)])
             time.sleep(0.1)
-        # Cuts before a checkpoint of this run find the record of the boot before.
+        # A cut before the next checkpoint leaves the record from before the boot.
         now = self.durable(parts)
         expect(now >= durable, f"of {durable} durable bytes {now} were left without a cut")
 
@@ -466,7 +466,7 @@ class PartialScenario(JournalScenario):
 
     @staticmethod
     def durable(parts):
-        """The number of bytes that the only record calls durable, which its file has to have."""
+        """Returns the number of durable bytes in the only record, and checks that its file has at least as many."""
         records = list(parts.glob("*.state"))
         expect(len(records) == 1, f"there are {len(records)} records of partial files")
         text = records[0].read_text()

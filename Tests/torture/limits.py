@@ -1,4 +1,4 @@
-"""Full disks: commands and the daemon with no block or inode left, with one, with two, up to where they succeed."""
+"""Tests of full disks: runs commands and the daemon with 0, 1, 2, … free blocks or inodes, until they succeed."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from calls import Command, documented_statuses
 from world import HANGS, INDEXED, Failure, expect
 
 RESOURCES = ("blocks", "inodes")
-# A plan keeps 16 MiB free: before that nothing is fetched, and behind it the packs of these tests fit soon.
+# The numbers of free blocks and inodes. Downloads need a reserve of 16 MiB (4,096 blocks), and then soon succeed with the packs of these tests.
 BLOCKS = [*range(12), 16, 24, 32, 64, 128, 1024, 4080, *range(4096, 4320, 8), 4400]
 INODES = [*range(72)]
 JOURNAL_BLOCKS = [*range(40), 48, 64, 80, 100, 128, 200, 400]
@@ -18,7 +18,7 @@ JOURNAL_INODES = [*range(24)]
 
 
 class SmallDisk:
-    """A file system whose free blocks or inodes can be limited, and given back."""
+    """A file system whose free blocks or inodes can be limited, and restored."""
 
     SIZE = "256m"
 
@@ -29,7 +29,7 @@ class SmallDisk:
     def mount(self):
         if self.kind == "tmpfs":
             call("mount", "-t", "tmpfs", "-o", f"size={self.SIZE},nr_inodes=4000,mode=755", "none", self.top)
-            # A tmpfs without any page cannot be limited to what it uses: zero is no limit.
+            # A tmpfs without any page cannot be limited to its use: a size of zero means no limit.
             (self.top / "page").write_bytes(bytes(4096))
         else:
             call("truncate", "-s", self.SIZE, self.image)
@@ -42,7 +42,7 @@ class SmallDisk:
         self.image.unlink(missing_ok=True)
 
     def limit(self, resource, rest):
-        """Leaves so many blocks or inodes."""
+        """Leaves `rest` free blocks or inodes."""
         if self.kind == "ext4":
             os.sync()
             return self.fill(resource, rest)
@@ -58,7 +58,7 @@ class SmallDisk:
         if resource == "inodes":
             for number in range(os.statvfs(self.top).f_ffree - rest):
                 (filler / str(number)).touch()
-        # A file takes blocks for its extents, too, so the last ones are taken in small pieces. ext4 keeps some for itself.
+        # A file needs blocks for its extents, too, so the last blocks are filled in small pieces. ext4 reserves some for itself.
         for number in range(100 if resource == "blocks" else 0):
             more = os.statvfs(self.top).f_bavail - rest
             if more <= 0:
@@ -80,7 +80,7 @@ def call(*command):
 
 
 class CommandLimits:
-    """Commands on small disks."""
+    """Tests of commands on full disks."""
 
     def __init__(self, owner):
         self.owner, self.programs, self.statuses = owner, owner.programs, documented_statuses()
@@ -91,7 +91,7 @@ class CommandLimits:
             base = scenarios[of]
             return Command(f"hook-{of}", base.prepared, [*base.arguments, "--hook", "--deadline", "20"], base.before, after)
 
-        # A hook stages what is essential.
+        # A hook stages only essential packs.
         scenarios["hook-prefetch"] = hook("prefetch", {"aurora": 1})
         scenarios["hook-update"] = hook("update", {**scenarios["update"].before, "aurora": 2})
         staged = scenarios["update"]
@@ -102,7 +102,7 @@ class CommandLimits:
         return BLOCKS if resource == "blocks" else INODES
 
     def try_limit(self, name, disk, resource, rest):
-        """Runs a command with so much left; returns its status, raises what is wrong."""
+        """Runs a command with `rest` free blocks or inodes; returns its status, and raises a failure for what is wrong."""
         scenario = self.scenarios[name]
         call("cp", "-a", f"{scenario.prepared}/.", disk.top)
         disk.limit(resource, rest)
@@ -117,7 +117,7 @@ class CommandLimits:
         disk.give_room()
         again = self.programs.run(*command)
         expect(again.returncode == 0, f"with room, '{name}' ended with {again.returncode}: {again.stderr.strip()}")
-        # What was rolled back to is rolled forward from.
+        # A second rollback undoes the first one, so either version may be published after it.
         allowed = [scenario.before, scenario.after] if name == "rollback" else [scenario.after]
         self.owner.check_packs(scenario, disk.top, allowed, 0)
         for word in ("verify", "doctor"):
@@ -138,7 +138,7 @@ class CommandLimits:
             expect(done.returncode == 0, f"it makes no room: {said[-800:]}")
 
     def check_reading(self, disk, scenario):
-        """What only reads works on the full disk; doctor says that it is full."""
+        """Commands that only read succeed on the full disk; doctor reports only that it is full."""
         here = ["--container", disk.top / "container"]
         staged = [pack for pack in ("aurora", INDEXED) if (disk.top / "container/packs" / pack).is_symlink()]
         for arguments in (["status"], ["verify"], ["why"], *(["path", pack] for pack in staged)):
@@ -149,7 +149,7 @@ class CommandLimits:
 
 
 class DaemonLimits:
-    """The daemon on small disks, begun there or with what an earlier one has left."""
+    """Tests of the daemon on full disks: started there, or with the files of an earlier daemon."""
 
     def __init__(self, actions):
         self.actions, self.scenarios = actions, {"daemon-first": False, "daemon-later": True}
@@ -189,7 +189,7 @@ class DaemonLimits:
         daemon.kill()
 
     def act(self, daemon, ledger, moved):
-        """Does what a client does, as far as that gets: events that cannot be written down do not come."""
+        """Performs a client's requests as far as possible: events that the daemon cannot store are not delivered."""
         journals.HANGS = 5
         try:
             self.actions.act_shortly(daemon, ledger, moved)
@@ -204,13 +204,13 @@ class DaemonLimits:
         if status is None:
             daemon.ask("GET", "tasks", within=10)
             return
-        # On ext4 the index of the log may not get back the block that SQLite has cut off (docs/design/open.md).
+        # On ext4, the index of the write-ahead log may not get back a block that SQLite truncated (docs/design/open.md).
         expect(not self.scenarios[name] or kind == "ext4", f"it did not start with what it had: {status}, {said}")
         expect(status > 0 and "stagepackd: error: " in said and "No space left" in said and "hint: " in said,
                f"it ended with {status}: {said}")
 
     def go_on(self, daemon):
-        """The daemon that had no room works when there is some."""
+        """A daemon that had no free space works once there is some."""
         deadline = time.monotonic() + HANGS
         while True:
             try:
@@ -223,8 +223,8 @@ class DaemonLimits:
         expect(status == 0, f"it ended with {status}: {daemon.said()}")
 
 
-def walk(owner, name, disk, resource, rests):
-    """Tries limits until one after another succeeds; returns how many were tried, and how many held."""
+def try_limits(owner, name, disk, resource, rests):
+    """Tries increasing limits until six in succession succeed; returns the numbers of limits that were tried and that passed."""
     tried = held = succeeded = 0
     for rest in rests or owner.rests(resource):
         disk.mount()
@@ -237,7 +237,7 @@ def walk(owner, name, disk, resource, rests):
             print(f"FAILED {name} with {rest} {resource} on {disk.kind}:\n    {failure}", flush=True)
         finally:
             disk.unmount()
-        # Hooks and the daemon end well whatever happens: they are walked to the end.
+        # Hooks and the daemon report success even on a full disk, so all limits are tried.
         if succeeded == 6 and not name.startswith(("hook", "daemon")):
             break
     return tried, held

@@ -1,5 +1,5 @@
-// Stops a program when all of its libraries are loaded, so that a tracer which attaches then counts the calls of the
-// program and not those of its loader.
+// Stops a program when all of its libraries are loaded, so that a tracer that attaches then counts only the calls of the
+// program, and not those of the dynamic loader.
 #include <signal.h>
 #include <stdlib.h>
 

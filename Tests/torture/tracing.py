@@ -1,4 +1,4 @@
-"""Programs under strace, which fails or kills them at a system call."""
+"""Programs under strace, which makes a chosen system call fail, or kills the program at it."""
 
 import collections
 import os
@@ -9,8 +9,8 @@ import time
 
 from world import HANGS, Failure, expect
 
-# The errors that each kind of call is failed with: those that a disk, a full file system, a limit of the process or
-# other users cause. Memory of the process itself (mmap, brk, mprotect) is left out: Swift ends a program that has none.
+# The errors that are injected into each kind of call: those that a disk, a full file system, a limit of the process or other
+# users cause. Memory of the process itself (mmap, brk, mprotect) is left out: Swift ends a program that cannot allocate memory.
 OPENING = ["EIO", "EACCES", "EMFILE", "ENOMEM", "ENOSPC"]
 NAMING = ["EIO", "EACCES", "ENOSPC"]
 ERRORS = {
@@ -44,13 +44,13 @@ CALL = re.compile(r"^(\d+)\s+(\w+)\(")
 
 
 def points(counts):
-    """Every point: a call, its number in its thread, and what happens to it."""
+    """Returns every point: a system call, its ordinal number in its thread, and the error or kill at it."""
     return [(call, number, error) for call in sorted(counts) if call in ERRORS for number in range(1, counts[call] + 1)
             for error in [*ERRORS[call], KILL]]
 
 
 class Traced:
-    """A program that a tracer has been attached to when its libraries were loaded."""
+    """A program to which strace was attached when its libraries were loaded."""
 
     def __init__(self, command, environment, stop, output, point=None, directory=None):
         self.output, self.point = output, point
@@ -88,7 +88,7 @@ class Traced:
             time.sleep(0.002)
 
     def wait(self, within=HANGS):
-        """The program's status, negative for a signal."""
+        """Waits for the program, and returns its status, negative for a signal."""
         try:
             status = self.program.wait(within)
         except subprocess.TimeoutExpired:
@@ -98,7 +98,7 @@ class Traced:
         return status
 
     def end(self):
-        """Kills what is left of it."""
+        """Kills the remaining processes of the program."""
         try:
             os.killpg(self.program.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -112,7 +112,7 @@ class Traced:
         self.tracer.stderr.close()
 
     def counts(self):
-        """How often each call was made, by the thread that made it most often."""
+        """Returns the number of times that each call was made, in the thread that made it most often."""
         by_thread = collections.Counter()
         with open(self.output / "trace", errors="replace") as trace:
             for line in trace:
@@ -124,21 +124,21 @@ class Traced:
         return most
 
     def injected(self):
-        """The lines of the calls that failed."""
+        """Returns the lines of the injected failures in the trace."""
         trace = (self.output / "trace").read_text(errors="replace")
         return [line for line in trace.splitlines() if line.endswith("(INJECTED)")]
 
     def was_reached(self):
-        """Whether the point was reached, by a call that can have such an error."""
+        """Returns whether the point was reached, by a call that can have such an error."""
         call, _, error = self.point
         trace = (self.output / "trace").read_text(errors="replace")
         if error == KILL:
-            # A call that never returned.
+            # strace prints '= ?' for a call that did not return.
             return self.program.returncode == -signal.SIGKILL or "= ?" in trace
         injected = self.injected()
         if call == "fcntl":
-            # Locks and duplicates fail so, and no other command of it.
+            # ENOLCK is an error of commands for locks only, and EMFILE of duplications.
             injected = [line for line in injected if ("LK" if error == "ENOLCK" else "DUPFD") in line]
-        # No disk fails what is in memory: counters of events, pipes, sockets, and what the kernel tells of itself.
+        # A disk cannot make operations in memory fail: event counters, pipes, sockets, /proc and /sys.
         in_memory = error in ("EIO", "ENOSPC") and call not in ("connect", "accept4")
         return bool(injected) and not (in_memory and any(map(IN_MEMORY.search, injected)))

@@ -13,7 +13,7 @@ import subprocess
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# No command of a scenario takes as long as this on any machine: one that does hangs.
+# The time in seconds after which a command of a scenario counts as hanging.
 HANGS = 120
 
 
@@ -28,7 +28,7 @@ def expect(is_so, otherwise):
 
 
 class Programs:
-    """The programs under test, in an environment of their own."""
+    """The programs under test, with a fixed environment."""
 
     def __init__(self, directory, home):
         self.directory = pathlib.Path(directory).resolve()
@@ -48,7 +48,7 @@ class Programs:
         }
 
     def run(self, *arguments, wrapper=(), directory=None, within=HANGS):
-        """Runs the command and returns how it ended."""
+        """Runs the command, and returns its status and output."""
         command = [*map(str, wrapper), str(self.stagepack), *map(str, arguments)]
         try:
             return subprocess.run(
@@ -58,7 +58,7 @@ class Programs:
             raise Failure(f"'stagepack {'  '.join(map(str, arguments))}' hangs: it ran for {within} s") from None
 
     def succeed(self, *arguments, **options):
-        """Runs the command, expects status 0, and returns what it printed."""
+        """Runs the command, expects status 0, and returns its output."""
         done = self.run(*arguments, **options)
         expect(
             done.returncode == 0,
@@ -67,7 +67,7 @@ class Programs:
 
 
 def tree(top):
-    """What a directory holds: the kind, the mode and the content of each path."""
+    """Returns the kind, the mode and a digest of the content of each path in a directory."""
     found = {}
     for directory, folders, files in os.walk(top):
         for name in [*folders, *files]:
@@ -95,7 +95,7 @@ INDEXED = "levels"
 
 
 class Site:
-    """What a publisher serves: a manifest for each version, and the trees that the packs are made of."""
+    """A publisher's site: a manifest for each version, and the trees from which the packs are made."""
 
     def __init__(self, programs, directory):
         self.programs, self.directory = programs, pathlib.Path(directory)
@@ -114,7 +114,7 @@ class Site:
             before = manifest
 
     def write(self, top, pack, version):
-        """A tree with files that stay, files that change, an executable, folders and a link."""
+        """Writes a tree with files that stay, files that change, an executable, folders and a link."""
         for number in range(12):
             changes = number % 3 == 0
             chance = random.Random(f"{pack} {number} {version if changes else 0}")
@@ -131,7 +131,7 @@ class Site:
     def add(self, manifest, pack, version, policy):
         top = self.directory / "trees" / f"{pack}-{version}"
         self.write(top, pack, version)
-        # Packs hold directories with the permissions that all have.
+        # Packs store all directories with the same permissions.
         for folder in [top, *filter(os.path.isdir, top.iterdir())]:
             folder.chmod(0o755)
         self.trees[pack, version] = tree(top)
@@ -151,14 +151,14 @@ class Site:
 
 
 def free_port():
-    """A port of loopback that nothing listens on."""
+    """Returns a port of loopback on which nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]
 
 
 @contextlib.contextmanager
 def served(programs, directory, port, *options):
-    """The development origin with a directory, until the scope ends; lends its URL."""
+    """Serves a directory with 'stagepack serve' until the scope ends; yields its URL."""
     process = subprocess.Popen(
         [str(programs.stagepack), "serve", "--port", str(port), *options, str(directory)], env=programs.environment,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -172,7 +172,7 @@ def served(programs, directory, port, *options):
 
 
 def wait_until(what, condition, within=60):
-    """Waits until the condition is true, and returns its value."""
+    """Waits until a condition is true, and returns its value."""
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:
         if value := condition():

@@ -1,10 +1,10 @@
-"""Has a client read repositories that the library of python-tuf makes, good ones and bad ones; started by Scripts/tuf-interoperation.
+"""Tests that a client reads valid repositories of python-tuf's library, and refuses invalid ones; started by Scripts/tuf-interoperation.
 
     cases.py CONFORMANCE_CLIENT STAGEPACK WORK
 
-CONFORMANCE_CLIENT speaks the protocol of the public suite tuf-conformance. The cases are those of the suite, whose names
-they have, but for its stored repositories; and some of our own, up to STAGEPACK, which stages from repositories of each kind.
-Prints each case that fails, and how many passed.
+CONFORMANCE_CLIENT implements the protocol of the public suite tuf-conformance. The cases are those of the suite, with their names, except
+its stored repositories; and further cases, among them some in which STAGEPACK stages from repositories of each kind.
+Prints each failed case, and the number of passed ones.
 """
 
 import datetime
@@ -26,7 +26,7 @@ cases = []
 
 
 def case(*rows):
-    """Makes a case of a function; with rows, one for each, whose first element is its name."""
+    """Registers a function as a case; with rows, as one case for each row, whose first element is its name."""
 
     def add(function):
         for row in rows or [()]:
@@ -38,14 +38,14 @@ def case(*rows):
 
 
 def started(*arguments, **options):
-    """A repository whose client has its first root, and nothing else yet."""
+    """Returns a repository whose client has its first root, and no other metadata yet."""
     repository = Repository(*arguments, **options)
     assert repository.start()
     return repository
 
 
 def refreshed(*arguments, **options):
-    """A repository whose client has read its first version."""
+    """Returns a repository whose client has read its first version."""
     repository = started(*arguments, **options)
     accepts(repository)
     return repository
@@ -57,7 +57,7 @@ def accepts(repository, **versions):
 
 
 def refuses(repository, **versions):
-    """The client refuses, and keeps these versions; `None` stands for none."""
+    """Expects that the client refuses, and keeps these versions of roles; `None` means that it has none."""
     assert not repository.refresh(), "it was accepted"
     expect({role: repository.trusted.get(role) for role in versions}, versions)
 
@@ -174,7 +174,7 @@ def basic_metadata_hash_support():
 def hash_mismatch(role):
     repository = started(digests=True)
     repository.publish(*TOP)
-    # As long, and signed by the right keys.
+    # The changed metadata has the same length, and valid signatures.
     signed = repository.signed(role)
     signed.expires += datetime.timedelta(days=1)
     repository.put(role, repository.sign(role))
@@ -195,7 +195,7 @@ def custom_fields():
 def deprecated_keyid_hash_algorithms():
     repository = refreshed()
     signer = generate()
-    # A part of the key as any, of which the id is the digest.
+    # The identifier is a digest of the whole key, which includes unknown members.
     signer.public_key.unrecognized_fields["keyid_hash_algorithms"] = ["md5"]
     identify(signer.public_key)
     repository.set_keys("timestamp", [signer], 1, [signer])
@@ -373,7 +373,7 @@ def fast_forward_recovery(role, rotated):
     accepts(repository, **{role: 1})
 
 
-# Rotations: the keys of each root, its threshold, and those that sign; whether the last one is accepted.
+# Rotations of keys: rows of the keys of each root, its threshold and the signing keys; and whether the client accepts the last root.
 
 
 @case(
@@ -440,7 +440,7 @@ def a_thousand_roots():
         repository.set_keys("root", [new], 1, signers)
         repository.publish("root")
     repository.publish("targets", "snapshot", "timestamp")
-    # A refresh follows a part of them, and the next one goes on.
+    # A refresh follows only a part of the roots, and the next one continues.
     for _ in range(8):
         if repository.refresh() and repository.trusted["root"] == 1000:
             return
@@ -641,7 +641,7 @@ def stagepack_reads_the_manifest(kind, consistent):
     root = repository.home / "root.json"
     root.write_bytes(repository.files["metadata/1.root.json"])
     if consistent:
-        # The manifest may be another role's.
+        # Another role than 'targets' may list the manifest.
         repository.delegate("targets", "texts", paths=["*.txt"])
         repository.delegate("targets", "manifests", paths=["manifest.*"])
     holder = "manifests" if consistent else "targets"
@@ -651,7 +651,7 @@ def stagepack_reads_the_manifest(kind, consistent):
         repository.add("manifest.json", json.dumps(manifest).encode(), holder)
         roles = [role for role in repository.targets if role != "targets"]
         repository.publish("root", *roles, "targets", "snapshot", "timestamp")
-        # Metadata is beside the manifest.
+        # The server has the metadata in a folder beside the manifest.
         repository.files.update({f"targets/{path}": content for path, content in repository.files.items()
                                  if path.startswith("metadata/")})
         command = [STAGEPACK, "prefetch", "--attempts", "1", "--manifest", repository.url("targets/manifest.json"),

@@ -1,4 +1,4 @@
-"""Repositories that the library of python-tuf makes, a server of them, and the client that reads them."""
+"""Repositories that python-tuf's library makes, a server for them, and the client that reads them."""
 
 import copy
 import datetime
@@ -34,7 +34,7 @@ repositories = {}
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Answers for all repositories: /NAME/metadata/FILE and /NAME/targets/FILE."""
+    """Serves all repositories: /NAME/metadata/FILE and /NAME/targets/FILE."""
 
     def do_GET(self):
         name, folder, file = self.path.lstrip("/").split("/", 2)
@@ -58,13 +58,13 @@ threading.Thread(target=server.serve_forever, daemon=True).start()
 
 
 def identify(key):
-    """Gives a key the id that is its digest, and returns it."""
+    """Sets the identifier of a key to its digest, and returns the key."""
     key.keyid = hashlib.sha256(encode_canonical(key.to_dict()).encode()).hexdigest()
     return key
 
 
 class LongECDSASigner(Signer):
-    """A key on the curve P-384, which the library verifies with and does not sign with."""
+    """A key on the curve P-384, which the library can verify with, but not sign with."""
 
     def __init__(self):
         self.private = ec.generate_private_key(ec.SECP384R1())
@@ -85,7 +85,7 @@ class LongECDSASigner(Signer):
 
 
 def generate(kind="ed25519"):
-    """A new key."""
+    """Returns a new key."""
     return {
         "ed25519": CryptoSigner.generate_ed25519,
         "ecdsa-sha2-nistp256": CryptoSigner.generate_ecdsa,
@@ -95,9 +95,9 @@ def generate(kind="ed25519"):
 
 
 class Repository:
-    """Metadata whose roles a case changes, what was published of it, and a client that follows."""
+    """Metadata whose roles a test case changes, the files that were published, and a client that follows them."""
 
-    # The client's program, and the folder for what it keeps.
+    # The client's program, and the folder for its files.
     program, work = None, None
 
     def __init__(self, kind="ed25519", consistent=True, digests=False):
@@ -124,14 +124,14 @@ class Repository:
         return top.get(role) or self.targets[role]
 
     def sign(self, role, signers=None):
-        """The file of a role as it is, signed."""
+        """Returns the file of a role in its current state, signed."""
         metadata = Metadata(copy.deepcopy(self.signed(role)))
         for signer in self.signers[role] if signers is None else signers:
             metadata.sign(signer, append=True)
         return metadata.to_bytes(JSONSerializer(compact=True))
 
     def publish(self, *roles, raising=True):
-        """Publishes new versions of roles, which later ones of them list."""
+        """Publishes new versions of roles; snapshot and timestamp list those that are published before them."""
         for role in roles:
             signed = self.signed(role)
             signed.version += raising
@@ -155,11 +155,11 @@ class Repository:
         return f"metadata/{self.signed(role).version}.{name}.json" if numbered else f"metadata/{name}.json"
 
     def put(self, role, content):
-        """Serves a file for the present version of a role."""
+        """Serves a file as the current version of a role."""
         self.latest[role] = self.files[self.path(role)] = content
 
     def edit(self, role, change):
-        """Changes the published file as JSON, whatever becomes of its signatures."""
+        """Changes the published file as JSON, without signing it again."""
         file = json.loads(self.latest[role])
         change(file)
         self.put(role, json.dumps(file).encode())
@@ -172,7 +172,7 @@ class Repository:
         self.signers[role] = signers
 
     def delegate(self, delegator, role, paths=None, terminating=False, prefixes=None):
-        """Delegates to a role, which is made if there is none; it has a key of its own."""
+        """Delegates to a role, and creates the role with a key of its own if it does not exist."""
         if role not in self.targets:
             self.targets[role] = Targets(expires=NOW + datetime.timedelta(days=30))
             self.targets[role].version = 0
@@ -184,7 +184,7 @@ class Repository:
         parent.add_key(self.signers[role][0].public_key, role)
 
     def add(self, path, content, role="targets", functions=("sha256",), serving=None):
-        """Adds a target, and serves other content for it if there is some."""
+        """Adds a target, and serves `serving` instead of its content if given."""
         file = TargetFile.from_data(path, content, list(functions))
         self.targets[role].targets[path] = file
         folder, slash, name = path.rpartition("/")
@@ -200,7 +200,7 @@ class Repository:
     def run(self, *arguments, days=None):
         command = [self.program, "--metadata-dir", str(self.home / "metadata"), *arguments]
         if days is not None:
-            # The clock of the client, and of what it starts.
+            # Sets the clock of the client and its child processes.
             command = ["faketime", str(NOW + datetime.timedelta(days=days)).split("+")[0], *command]
         self.requests.clear()
         ended = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "TZ": "UTC"}, timeout=60)
@@ -209,7 +209,7 @@ class Repository:
         return ended.returncode == 0
 
     def start(self, root=None):
-        """Gives the client its first root, the first one that was published."""
+        """Initialises the client with a root: by default, the first one that was published."""
         path = self.home / "trusted.json"
         path.write_bytes(root or self.files["metadata/1.root.json"])
         return self.run("init", str(path))
@@ -224,24 +224,24 @@ class Repository:
 
     @property
     def trusted(self):
-        """The versions of roles that the client keeps."""
+        """Returns the versions of the roles that the client stores."""
         return {path.stem: json.loads(path.read_bytes())["signed"]["version"] for path in (self.home / "metadata").iterdir()}
 
     @property
     def held(self):
-        """The contents that the client keeps."""
+        """Returns the contents of the targets that the client stores."""
         return sorted(path.read_bytes() for path in (self.home / "targets").iterdir())
 
 
 def started(*arguments, **options):
-    """A repository whose client has its first root, and nothing else yet."""
+    """Returns a repository whose client has its first root, and no other metadata yet."""
     repository = Repository(*arguments, **options)
     assert repository.start()
     return repository
 
 
 def refreshed(*arguments, **options):
-    """A repository whose client has read its first version."""
+    """Returns a repository whose client has read its first version."""
     repository = started(*arguments, **options)
     assert repository.refresh(), repository.error
     return repository

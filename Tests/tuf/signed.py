@@ -1,4 +1,4 @@
-"""Has python-tuf's client read repositories that stagepack signs; started by Scripts/tuf-interoperation."""
+"""Tests that python-tuf's client can read repositories that stagepack signs; started by Scripts/tuf-interoperation."""
 
 import functools
 import http.server
@@ -22,7 +22,7 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
 
 
 class Repository:
-    """A publisher's directory, a server of it, and a client that keeps what it trusts."""
+    """A publisher's directory, a server for it, and a client that stores the metadata that it trusts."""
 
     def __init__(self, name):
         self.home = work / name
@@ -49,7 +49,7 @@ class Repository:
         (self.site / "manifest.json").write_text(json.dumps(manifest))
 
     def check(self, revision=None):
-        """The client follows from where it was, and gets the manifest."""
+        """Updates the client from its stored metadata, and expects that it downloads the manifest."""
         global checks
         client = self.home / "client"
         if not client.exists():
@@ -104,7 +104,7 @@ def main():
     repository.check()
     assert (repository.site / "metadata" / "4.root.json").exists()
 
-    # The client does refuse: what it accepted above, it verified.
+    # Proves that the client verifies: it must refuse a changed timestamp.
     timestamp = repository.site / "metadata" / "timestamp.json"
     timestamp.write_text(timestamp.read_text().replace('"expires":"2', '"expires":"3'))
     try:
