@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """A downloader extension, the same as the one in DownloaderExtension/PackChooser.swift.
 
-Chooses packs by the policies of the manifest, and by what the publisher says of them (userInfo):
+Chooses packs by the policies of the manifest, and by the publisher's notes for each pack (userInfo):
 
 - quality: such a pack is downloaded only if the user chose that quality. The application writes the
-  choice into the file 'quality' of the shared folder; without that it is 'hd'.
-- firstScreen: where it is false, the first launch does not wait for the pack, even if its policy is
-  essential.
+choice into the file 'quality' of the shared folder; without the file it is 'hd'.
+- firstScreen: if it is false, the first launch does not wait for the pack, even if its policy is
+essential.
 
-An essential pack that failed is asked for once more, without the first launch waiting for it.
+If an essential pack failed, it is requested once more, and the first launch does not wait for it.
 
-Manifests/downloader-extension.md describes the messages. A host starts this program for each.
+Manifests/downloader-extension.md describes the messages. A host starts this program for each message.
 """
 
 import json
@@ -21,7 +21,7 @@ EVENTS = {"install": "firstInstallation", "update": "subsequentUpdate"}
 
 
 def chosen_quality(container):
-    """Returns the quality that the user chose; the default until the application has run."""
+    """Returns the quality that the user chose, or the default if the application has not run yet."""
     try:
         return pathlib.Path(container, "quality").read_text(encoding="utf-8").strip()
     except OSError:
@@ -29,13 +29,13 @@ def chosen_quality(container):
 
 
 def is_essential(pack, notes, request):
-    """Whether the first launch waits for a pack."""
+    """Returns whether the first launch waits for a pack."""
     events = pack["policy"].get("essential", {}).get("installationEventTypes", [])
     return EVENTS.get(request) in events and notes.get("firstScreen") is not False
 
 
 def downloads(message):
-    """What to download."""
+    """Returns the response with the downloads of the proposed packs."""
     quality = chosen_quality(message["container"])
     wanted = []
     for pack in message["packs"]:
@@ -47,7 +47,7 @@ def downloads(message):
 
 
 def failed(message):
-    """What to download instead of what failed."""
+    """Returns the response with a download in place of a failed one."""
     download, error = message["download"], message["error"]
     name = download.get("pack") or download["identifier"]
     print(f"'{name}' failed: {error['message']} ({error['code']})", file=sys.stderr)
@@ -55,7 +55,7 @@ def failed(message):
 
 
 def main():
-    """Answers the one message of standard input."""
+    """Responds to the one message on standard input."""
     message = json.load(sys.stdin)
     if message["protocol"] != 1:
         sys.exit(f"expected protocol 1, found {message['protocol']}")

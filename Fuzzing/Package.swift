@@ -54,7 +54,7 @@ let package = Package(
         module("StageContainer", ["StageModel", "StageSystem", system]),
         module("StageExtension", ["StageModel", "StageSystem", logging, system]),
 
-        // Of these the parsers alone, which need no server and no engine
+        // Only the parsers of these modules, which need no server and no engine
         module(
             "StageOrigin",
             ["StageModel", system],
@@ -92,7 +92,7 @@ let package = Package(
                 system,
             ],
             swiftSettings: fuzzed,
-            // What libFuzzer is written with; its own archive is named by 'run', which finds it.
+            // libFuzzer needs the C++ standard library; 'run' finds and passes the archive of libFuzzer itself.
             linkerSettings: [.linkedLibrary("stdc++")]
         ),
     ]

@@ -58,7 +58,7 @@ struct BackgroundDownloads {
         case ("watch", 1):
             _ = await store.connect().allTasks
             store.finish()
-            // The store ends the process when the session is over.
+            // The store ends the process when the session is invalid.
             while true { try await Task.sleep(for: .seconds(3600)) }
         default: print(usage)
         }

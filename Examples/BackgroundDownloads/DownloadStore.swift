@@ -17,7 +17,7 @@ final class DownloadStore: NSObject, URLSessionDownloadDelegate, @unchecked Send
     /// Creates a store whose finished downloads are in `folder`.
     init(folder: URL) { self.folder = folder }
 
-    /// Makes the session, or makes it again after the process was started anew.
+    /// Creates the session, or recreates it after a restart of the process.
     func connect() -> URLSession {
         lock.lock()
         defer { lock.unlock() }
@@ -51,7 +51,7 @@ final class DownloadStore: NSObject, URLSessionDownloadDelegate, @unchecked Send
         return task.taskIdentifier
     }
 
-    /// Pauses a download; the data goes on with it.
+    /// Pauses a download; the resume data contain its progress.
     func pause(_ identifier: Int, completion: @escaping @Sendable (Data?) -> Void) {
         let session = connect()
         session.getTasksWithCompletionHandler { _, _, downloads in
@@ -63,14 +63,14 @@ final class DownloadStore: NSObject, URLSessionDownloadDelegate, @unchecked Send
         }
     }
 
-    /// Goes on with a download that was paused.
+    /// Resumes a paused download.
     func resume(_ data: Data) -> Int {
         let task = connect().downloadTask(withResumeData: data)
         task.resume()
         return task.taskIdentifier
     }
 
-    /// Lets what is under way end, and then the session.
+    /// Invalidates the session once its running tasks have finished.
     func finish() {
         connect().finishTasksAndInvalidate()
     }
@@ -185,7 +185,7 @@ final class DownloadStore: NSObject, URLSessionDownloadDelegate, @unchecked Send
 }
 
 extension DownloadStore: BackgroundURLSessionHandling {
-    // On iOS a method of the application's delegate.
+    // On iOS, this is a method of the application's delegate.
     func application(
         handleEventsForBackgroundURLSession identifier: String,
         completionHandler: @escaping @Sendable () -> Void

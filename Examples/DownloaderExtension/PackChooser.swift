@@ -12,7 +12,7 @@ import Foundation
 ///
 /// An essential pack that failed is asked for once more, without the first launch waiting for it.
 @main struct PackChooser: BADownloaderExtension {
-    /// What the publisher says of a pack.
+    /// The publisher's notes for a pack.
     private struct Notes: Decodable {
         var quality: String?
         var firstScreen: Bool?
@@ -48,7 +48,7 @@ import Foundation
         }
     }
 
-    /// The download of a pack, or `nil` if it is not wanted.
+    /// Returns the download of a pack, or `nil` if it is not wanted.
     private func download(
         of pack: AssetPack,
         for request: BAContentRequest
@@ -64,7 +64,7 @@ import Foundation
     private var chosenQuality: String {
         let folder = FileManager.default
             .containerURL(forSecurityApplicationGroupIdentifier: group)
-        // Until the application has run, nobody has chosen.
+        // The user cannot choose before the application has run.
         guard let file = folder?.appending(path: "quality"),
             let text = try? String(contentsOf: file, encoding: .utf8)
         else { return "hd" }

@@ -11,7 +11,7 @@ struct Levels {
         manager = .shared
     }
 
-    /// Downloads a level if it is not here, and says how far it is.
+    /// Downloads a level if it is not staged, and reports the progress.
     func prepare(_ level: String) async throws {
         let pack = try await manager.assetPack(withID: level)
         let updates = manager.statusUpdates(forAssetPackWithID: pack.id)
@@ -32,7 +32,7 @@ struct Levels {
         return String(decoding: data, as: UTF8.self)
     }
 
-    /// The levels, those that are here marked.
+    /// The levels, with a mark on the staged ones.
     func list() async throws -> [String] {
         let packs = try await manager.manifest.assetPacks.sorted { $0.id < $1.id }
         return packs.map { pack in
@@ -41,7 +41,7 @@ struct Levels {
         }
     }
 
-    /// Downloads new versions of the levels that are here, and returns their names.
+    /// Downloads new versions of the staged levels, and returns their names.
     func update() async throws -> [String] {
         let (updating, _) = try await manager.checkForUpdates()
         let packs = try await manager.manifest.assetPacks.filter { updating.contains($0.id) }
@@ -54,8 +54,9 @@ struct Levels {
         try await manager.remove(assetPackWithID: level)
     }
 
-    /// Tells the downloader extension which films to download when it runs for this player; what the system's run
-    /// downloads at the installation, root chooses.
+    /// Tells the downloader extension which films to download when it runs for this player.
+    ///
+    /// root chooses the films that the system's run downloads at the installation.
     func choose(quality: String) throws {
         let folder = FileManager.default
             .containerURL(forSecurityApplicationGroupIdentifier: "com.example.games")

@@ -17,7 +17,7 @@ final class EpisodeStore: NSObject, URLSessionDownloadDelegate {
             .appendingPathComponent("podcast-downloader")
     }
 
-    /// Makes the session, or makes it again after the process was started anew.
+    /// Creates the session, or recreates it after a restart of the process.
     func connect() -> URLSession {
         session.withLock { session in
             if let session { return session }
@@ -29,7 +29,7 @@ final class EpisodeStore: NSObject, URLSessionDownloadDelegate {
         }
     }
 
-    /// Starts the downloads of the episodes that are neither here nor under way, and returns their number.
+    /// Starts downloads of the episodes that are neither downloaded nor being downloaded, and returns their number.
     func download(_ episodes: [Episode]) async -> Int {
         let session = connect()
         let known = await session.allTasks.compactMap(\.taskDescription)
@@ -47,13 +47,13 @@ final class EpisodeStore: NSObject, URLSessionDownloadDelegate {
         return missing.count
     }
 
-    /// The names of the episodes that are here.
+    /// The names of the downloaded episodes.
     func files() throws -> [String] {
         guard FileManager.default.fileExists(atPath: folder.path) else { return [] }
         return try FileManager.default.contentsOfDirectory(atPath: folder.path).sorted()
     }
 
-    /// Waits until no download is under way.
+    /// Waits until no download is running.
     func waitForDownloads() async {
         while await !connect().allTasks.isEmpty { try? await Task.sleep(for: .seconds(1)) }
     }
@@ -63,7 +63,7 @@ final class EpisodeStore: NSObject, URLSessionDownloadDelegate {
         downloadTask: URLSessionDownloadTask,
         didFinishDownloadingTo location: URL
     ) {
-        // The page of an error is a file, too; a download that was continued has the status 206.
+        // An error page is a file, too; a resumed download has the status 206.
         guard let response = downloadTask.response as? HTTPURLResponse,
             (200..<300).contains(response.statusCode), let name = downloadTask.taskDescription
         else { return }

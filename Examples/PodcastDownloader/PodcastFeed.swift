@@ -21,7 +21,7 @@ struct PodcastFeed: Decodable {
     /// The episodes, the latest first.
     let episodes: [Episode]
 
-    /// Loads a feed, which a person waits for: with a session that ends with the process.
+    /// Loads a feed with a session that ends with the process, since a person waits for the result.
     init(contentsOf url: URL) async throws {
         let (data, _) = try await URLSession.shared.data(from: url)
         self = try JSONDecoder().decode(PodcastFeed.self, from: data)

@@ -5,19 +5,19 @@ import SystemPackage
 
 @testable import StageArchive
 
-/// The headers of tar archives and the central directory of zip archives, as they are read beside
-/// libarchive.
+/// Headers of tar archives and the central directory of zip archives, which are parsed in addition to
+/// libarchive's parsing.
 ///
-/// - Headers of a tar archive say the same in whatever pieces they arrive: the same entries, and the
-///   same first fault.
-/// - Entries of a tar archive begin at blocks within it, and none in the content of another.
-/// - A zip archive is judged the same twice.
+/// - The result for a tar archive does not depend on the pieces in which it arrives: the same entries, and
+/// the same first fault.
+/// - Entries of a tar archive begin at blocks within it, and none within the content of another.
+/// - Two readings of a zip archive have the same result.
 enum ArchiveTarget: FuzzTarget {
     static func test(_ bytes: [UInt8]) {
         if bytes.starts(with: [0x50, 0x4B]) { return checkZip(bytes) }
         let whole = read(bytes, inPiecesOf: max(bytes.count, 1))
         checkSizes(bytes, of: whole.starts)
-        // Byte by byte takes long.
+        // Reading byte by byte would take long for more bytes.
         for size in bytes.count <= 2048 ? [1, 511, 700] : [511, 700] {
             let pieces = read(bytes, inPiecesOf: size)
             require(pieces.fault == whole.fault, "a fault is one in pieces")
@@ -47,7 +47,7 @@ enum ArchiveTarget: FuzzTarget {
             unsafe piece.withUnsafeBytes { buffer in unsafe headers.read(buffer) }
         }
         let fault = headers.fault.map { "\($0.start): \($0.error)" }
-        // An entry is taken once, and in the order of the archive.
+        // Each entry is taken once, in the order of the archive.
         let blocks = stride(from: Int64(0), through: Int64(bytes.count), by: TarHeader.length)
         let starts = blocks.filter { headers.takeEntry(at: $0) }
         return Reading(fault: fault, starts: starts)
@@ -67,7 +67,7 @@ enum ArchiveTarget: FuzzTarget {
         require((first == nil) == (second == nil), "an archive is judged the same twice")
     }
 
-    /// A file without a name, which each zip archive is put in.
+    /// A file without a name, into which each zip archive is written.
     private static let file: FileDescriptor = {
         guard let stream = unsafe tmpfile() else { fatalError("no file") }
         return FileDescriptor(rawValue: unsafe fileno(stream))
@@ -84,7 +84,7 @@ enum ArchiveTarget: FuzzTarget {
         tar.add(.init("long", .longName, content: Array("a/long/name".utf8) + [0]))
         tar.add(.init("y"))
         tar.finish()
-        // The largest size that fits: GNU's binary number.
+        // An entry of the largest size: the size is a binary number, as GNU tar writes it.
         var largest = TarBuilder()
         largest.add(.init("z"))
         largest.add(.init("zz"))

@@ -5,11 +5,11 @@ import StageModel
 
 /// The tables of delta sets and patches, and Zstandard frames.
 ///
-/// - A table has one encoding: what is read is written with the same bytes.
-/// - Its head tells how long it is; its frames follow each other; a set or a patch that passes the check against
-///   two indexes names nothing that they do not have.
+/// - A table has one encoding: writing the decoded table gives the same bytes.
+/// - Its head has its length; its frames follow each other; a set or a patch that passes the check against
+/// two indexes names only contents of these.
 /// - No part of a patch has more bytes on either side than a decoder may keep.
-/// - A frame never has more bytes than it was asked for, and compresses and decompresses to itself.
+/// - A frame never yields more bytes than requested, and compressing and decompressing gives the same bytes.
 enum DeltaTarget: FuzzTarget {
     private static let index = try? IndexTarget.sample()
 
@@ -169,7 +169,7 @@ enum DeltaTarget: FuzzTarget {
             ]),
             DeltaSet.Window(segments: [DeltaSet.Segment(entry: 1, offset: 2, length: 28)]),
         ]
-        // As large as a window may be.
+        // The size of the largest permitted window.
         let largest = DeltaSet.Window(segments: [
             DeltaSet.Segment(entry: 3, offset: 0, length: 1 << 20),
             DeltaSet.Segment(entry: 3, offset: 1, length: IndexLimits.windowLength - (1 << 20)),

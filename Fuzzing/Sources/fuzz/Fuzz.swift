@@ -1,7 +1,7 @@
 import CFuzzer
 import Glibc
 
-/// Runs one fuzz target under libFuzzer, or writes what a run starts from.
+/// Runs one fuzz target under libFuzzer, or writes the seeds of a run.
 ///
 /// ```console
 /// $ fuzz targets
@@ -19,7 +19,7 @@ enum Fuzz {
         {
             try prepare(target.type, in: words[2])
         } else if let name = words.first, let target = TargetName(rawValue: name) {
-            // libFuzzer sees the arguments without the name of the target.
+            // libFuzzer receives the arguments without the name of the target.
             exit(drive(target, [CommandLine.arguments[0]] + words.dropFirst()))
         } else {
             print("usage: fuzz targets | fuzz prepare TARGET DIRECTORY | fuzz TARGET [ARGUMENT…]")

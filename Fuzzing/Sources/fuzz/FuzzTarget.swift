@@ -1,14 +1,14 @@
 import Glibc
 
-/// A parser, and what has to hold of it for any input.
+/// A parser, and the properties that hold for any input.
 protocol FuzzTarget {
-    /// Parses the bytes and checks what has to hold; traps where it does not.
+    /// Parses the bytes and checks the properties; traps if one does not hold.
     static func test(_ bytes: [UInt8])
 
-    /// Valid inputs, which a run starts from.
+    /// Valid inputs, from which a run starts.
     static func seeds() throws -> [[UInt8]]
 
-    /// Words of the format, which a run puts into inputs.
+    /// Words of the format, which libFuzzer inserts into inputs.
     static var words: [[UInt8]] { get }
 }
 
@@ -25,12 +25,12 @@ func require(_ holds: Bool, _ property: @autoclosure () -> String) {
     abort()
 }
 
-/// Returns what a parser makes of an input, or `nil` where it refuses that with an error.
+/// Returns the result of a parser for an input, or `nil` if it throws an error.
 func parsed<Value, Failure: Error>(_ parse: () throws(Failure) -> Value) -> Value? {
     do throws(Failure) {
         return try parse()
     } catch {
-        // Each error can be shown.
+        // Each error has a description that does not trap.
         require(!"\(error)".isEmpty, "an error says something")
         return nil
     }

@@ -5,21 +5,22 @@ import StageSystem
 @testable import StageOrigin
 @testable import StageTransfer
 
-/// What HTTP peers say: heads of answers, the answers of the daemon, the fields of a request.
+/// Input from HTTP peers: heads of responses, the daemon's responses, fields of requests.
 ///
-/// - An answer of the daemon, and lines of events, are the same in whatever pieces they arrive.
-/// - A length and a range of a head are within what they say; a pause is a day at most; a head is judged.
-/// - A date is written as it was read, and libcurl reads it as the same.
+/// - A response of the daemon, and lines of events, do not depend on the pieces in which they arrive.
+/// - A length and a range from a head are within the stated bounds; a delay is a day at most; each head is
+/// classified.
+/// - Formatting a parsed date gives the same text, and libcurl parses it as the same date.
 /// - A selected range lies within the content; a served path is encoded as it was decoded, and stays
-///   below the directory.
-/// - A reference leads to a URL that can be fetched, and has no password.
+/// below the directory.
+/// - A reference resolves to a URL that can be fetched, and that has no password.
 enum HTTPTarget: FuzzTarget {
     static func test(_ bytes: [UInt8]) {
         checkAnswer(bytes)
         checkLines(bytes)
         let text = String(decoding: bytes, as: UTF8.self)
         checkHead(text)
-        // Each value on its own, too, as a server has it.
+        // Each value is also checked alone, as a server gets it.
         for line in text.split(whereSeparator: \.isNewline).prefix(16) {
             let value = line.split(separator: ":", maxSplits: 1).last.map(String.init) ?? ""
             checkRequest(String(value.trimmingBlanks))
@@ -28,7 +29,7 @@ enum HTTPTarget: FuzzTarget {
         }
     }
 
-    // MARK: The daemon's answers
+    // MARK: The daemon's responses
 
     private struct Parts: Equatable {
         var status: [Int] = []
@@ -85,7 +86,7 @@ enum HTTPTarget: FuzzTarget {
         require(lines(bytes, inPiecesOf: 7) == whole, "lines are the same in pieces")
     }
 
-    // MARK: Heads of answers
+    // MARK: Heads of responses
 
     private static let rules: [ResponseRules] = {
         var resumed = ResponseRules()

@@ -5,8 +5,8 @@ import StageModel
 
 /// Indexes of packs.
 ///
-/// - What is read is written so that it is read as the same, and from then on with the same bytes.
-/// - Nothing exceeds the bounds that it was read within.
+/// - Encoding and decoding a parsed index gives an equal index, and from then on the same bytes.
+/// - An index does not exceed the limits with which it was read.
 /// - Each path leads to its entry; each frame lies in its bundle, and is fetched once.
 enum IndexTarget: FuzzTarget {
     /// The index takes memory in proportion to these, not to what it says.

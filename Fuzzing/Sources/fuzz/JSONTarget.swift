@@ -5,9 +5,9 @@ import StageTrust
 
 /// The strict JSON parser, compact and canonical JSON, and JSON with comments.
 ///
-/// - The compact form of a value is the same value, with the same compact form.
-/// - So is the canonical form, unless a string has control characters, which that form does not escape.
-/// - Strict JSON is what it was after comments and last commas are blanked, and that is done once.
+/// - Parsing the compact form of a value gives an equal value, with the same compact form.
+/// - The same holds for the canonical form, unless a string has control characters, which it does not escape.
+/// - Blanking comments and trailing commas does not change strict JSON, and a second time changes nothing.
 enum JSONTarget: FuzzTarget {
     static func test(_ bytes: [UInt8]) {
         let relaxed = parsed { () throws(ManifestError) in try RelaxedJSON.strict(bytes) }
@@ -83,7 +83,7 @@ enum JSONTarget: FuzzTarget {
 }
 
 extension JSONTree {
-    /// Whether two values are the same: numbers by value, strings by bytes, members in any order.
+    /// Returns whether two values are equal: numbers by value, strings by bytes, members in any order.
     func isSame(as other: JSONTree) -> Bool {
         switch (self, other) {
         case (.null, .null): return true
@@ -103,7 +103,7 @@ extension JSONTree {
         }
     }
 
-    /// Whether the value is a number that is no integer of 64 bits, or holds one.
+    /// `true` if the value is, or contains, a number that is not a 64-bit integer.
     var hasFraction: Bool {
         switch self {
         case .number: true

@@ -6,9 +6,9 @@ import SystemPackage
 
 /// Manifests, registrations, recipes, and the messages and answers of downloader extensions.
 ///
-/// - Each that is read is written so that it is read as the same again.
-/// - URLs of a pack are absolute, and there is at least one for each.
-/// - A recipe is read as it is without its comments; its patterns match in time.
+/// - Encoding and decoding a parsed value gives an equal value.
+/// - URLs of a pack are absolute, and each object has at least one.
+/// - A recipe is equal to the same recipe without comments; its patterns match in bounded time.
 enum ManifestTarget: FuzzTarget {
     static func test(_ bytes: [UInt8]) {
         if let manifest = parsed({ () throws(ManifestError) in try Manifest(json: bytes) }) {

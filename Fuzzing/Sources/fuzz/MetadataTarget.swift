@@ -6,14 +6,14 @@ import StageTesting
 
 /// Metadata of The Update Framework.
 ///
-/// An input is one metadata file; or, cut at bytes of 0xFF, what the files of a repository sign, which
-/// then are signed here by a key that clients trust: `@I` stands for its id, `@P` for its public key.
+/// An input is one metadata file; or, split at bytes of 0xFF, the signed parts of the files of a repository,
+/// which the target signs with a key that clients trust: `@I` is replaced by its identifier, `@P` by its public key.
 ///
-/// - What is signed is the canonical form, and metadata read of that form is the same.
-/// - A time is written as it was read.
-/// - A refresh ends after a fetch a file; what it trusts belongs together and has not expired; what it
-///   stored is valid by itself, and leads a second refresh to the same.
-/// - A search ends, and finds what it was asked for.
+/// - The signature covers the canonical form, and parsing this form gives equal metadata.
+/// - Formatting a parsed time gives the same text.
+/// - A refresh ends after at most one fetch of each file; the files that it trusts are consistent and have not
+/// expired; the files that it stored are valid alone, and a second refresh from them gives the same result.
+/// - A search ends, and finds only the requested target.
 enum MetadataTarget: FuzzTarget {
     static func test(_ bytes: [UInt8]) {
         let parts = bytes.split(separator: 0xFF, omittingEmptySubsequences: false).map(Array.init)
@@ -82,7 +82,7 @@ enum MetadataTarget: FuzzTarget {
 
     // MARK: A repository
 
-    // Not shared: libFuzzer calls a target on one thread.
+    // The key needs no lock: libFuzzer calls a target on one thread.
     private nonisolated(unsafe) static let key = try? SigningKey()
     private static let time = TestRepository.now
 
@@ -98,7 +98,7 @@ enum MetadataTarget: FuzzTarget {
             try TrustedMetadata(stored: stored, at: time)
         }
         require(offline == first, "what is stored is valid by itself")
-        // The roots are stored: there are no later ones.
+        // Root files are already stored, so there are no later ones.
         let second = refresh(&stored, Array(files.prefix(3)))
         require(second?.targets == first.targets, "a second refresh leads to the same")
         for path in first.targets.paths.prefix(4) + [TargetPath("a/b")] {
@@ -170,7 +170,7 @@ enum MetadataTarget: FuzzTarget {
         fatalError("a search does not end")
     }
 
-    /// A metadata file of what it signs.
+    /// Returns a metadata file with the given signed part.
     private static func signed(_ part: [UInt8], by key: SigningKey) -> [UInt8] {
         let text = replaced(replaced(part, "@I", key.id), "@P", publicKey)
         let node = parsed { () throws(ManifestError) in try JSONNode(json: text) }

@@ -5,7 +5,7 @@ import StageModel
 
 /// The records in containers: `container.json`, `pack.json`, pins, histories, and stored manifests.
 ///
-/// - Each that is read is written so that it is read as the same again.
+/// - Encoding and decoding a parsed record gives an equal record.
 /// - Numbers that calculations use are within their limits.
 enum RecordTarget: FuzzTarget {
     static func test(_ bytes: [UInt8]) {

@@ -5,9 +5,9 @@ import SystemPackage
 
 /// The settings of the command (`stagepack.json`) and of the daemon (`stagepackd.json`).
 ///
-/// - Numbers that are taken are within the limits that the reference states.
-/// - A file of the command's is an object, and its paths are absolute.
-/// - What is taken once is taken again, with the same settings.
+/// - Accepted numbers are within the limits that the reference states.
+/// - A file of the command is an object, and its paths are absolute.
+/// - Accepted settings are accepted again, with the same values.
 enum SettingsTarget: FuzzTarget {
     static func test(_ bytes: [UInt8]) {
         if let settings = command(bytes) {

@@ -2,8 +2,8 @@ import StageWebSocket
 
 /// Frames and messages of WebSocket connections, and the heads of their handshakes.
 ///
-/// - The first byte selects the side and the compression; the others are what a peer sends.
-/// - Whatever pieces they come in, the events and the output are the same.
+/// - The first byte selects the side and the compression; the others are the bytes from the peer.
+/// - The events and the output do not depend on the pieces in which the bytes arrive.
 /// - No message is larger than the limit, and no event follows a close or a failure.
 /// - Bytes that are sent as a message arrive as that message.
 enum WebSocketTarget: FuzzTarget {
