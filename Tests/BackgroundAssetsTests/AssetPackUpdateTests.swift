@@ -45,7 +45,7 @@ struct AssetPackUpdateTests {
 
         var count: Int { calls.withLock { $0 } }
 
-        /// Lets the first fetch end.
+        /// Completes the first fetch.
         func open() { gate.finish() }
 
         func fetch(

@@ -51,7 +51,7 @@ struct World {
     /// Returns the manager of another process of the application.
     func other() -> BADownloadManager { .ofApplication(at: daemon.socket.string) }
 
-    /// Lets the server answer the requests for `/late`.
+    /// Makes the server respond to the requests for `/late`.
     func open() { gate.open() }
 
     /// Sets a recorder as the delegate, and waits until the download `secret` has received a challenge.

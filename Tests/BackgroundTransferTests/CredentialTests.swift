@@ -29,7 +29,7 @@ struct CredentialTests: ForegroundSuite {
             ? session.downloadTask(with: try url("/a")) : session.dataTask(with: try url("/a"))
         first.resume()
         try await poll { recorder.lines.last == "completed: -" }
-        // Its delegate leaves challenges to the storage.
+        // This task's delegate leaves challenges to the credential storage.
         let leaving = DataRecorder()
         let second = session.dataTask(with: try url("/a"))
         second.delegate = leaving

@@ -57,7 +57,7 @@ final class DataRecorder: NSObject, URLSessionDataDelegate, URLSessionDownloadDe
     /// Metrics of the last task that ended.
     var metrics: URLSessionTaskMetrics? { state.withLock { $0.metrics } }
 
-    /// Has `action` called before an answer is accepted.
+    /// Sets a closure that is called before a response is accepted.
     func whenResponding(_ action: @escaping @Sendable () -> Void) {
         state.withLock { $0.respond = action }
     }

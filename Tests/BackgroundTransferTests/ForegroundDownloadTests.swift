@@ -19,7 +19,7 @@ struct ForegroundDownloadTests: ForegroundSuite {
         try await download(session, URLRequest(url: try url(path)))
     }
 
-    /// Has a download cut short, and returns what it leaves.
+    /// Downloads a response that breaks off, and returns the resume data.
     private func cutDownload(_ answer: Answer) async throws -> Data? {
         server.answer("/a", with: answer)
         let failure = await #expect(throws: URLError.self) {
@@ -34,7 +34,7 @@ struct ForegroundDownloadTests: ForegroundSuite {
     func contentThatBecameShorterIsAskedForAnew(_ size: Int) async throws {
         let kept = try await cutDownload(.content(data(3_000_000)).cut(after: 2_000_000))
         let content = [UInt8](repeating: 5, count: size)
-        // As servers answer that look at the size alone.
+        // The server ignores `If-Range`, as some that compare only sizes do.
         server.answer("/a", with: .content(content).ignoringIfRange())
         let (file, response) = try await session().download(resumeFrom: try #require(kept))
         defer { try? FileManager.default.removeItem(at: file) }

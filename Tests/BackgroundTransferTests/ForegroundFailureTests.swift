@@ -53,7 +53,7 @@ struct ForegroundFailureTests: ForegroundSuite {
         task.resume()
         try await poll { task.response != nil }
         task.suspend()
-        // One that begins later, and is not suspended, has its time meanwhile.
+        // A task that begins later, and is not suspended, times out meanwhile.
         let silent = try url("/silent")
         await expect(code: .timedOut) { try await session.data(from: silent) }
         #expect(task.state == .suspended)

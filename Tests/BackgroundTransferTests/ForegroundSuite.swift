@@ -33,9 +33,9 @@ extension ForegroundSuite {
         return request
     }
 
-    /// Content of so many bytes, each of which is a seventh of its offset.
+    /// Returns `count` bytes of content, each of which is a seventh of its offset.
     func data(_ count: Int) -> [UInt8] {
-        // It repeats itself; a closure for each of millions of bytes is slow in a debug build.
+        // The content repeats itself: a closure for each of millions of bytes is slow in a debug build.
         let period = (0..<7 * 256).map { UInt8($0 / 7) }
         var content: [UInt8] = []
         while content.count < count { content += period }

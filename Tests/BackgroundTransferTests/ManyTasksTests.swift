@@ -96,7 +96,7 @@ struct ManyTasksTests {
         tasks[7].taskDescription = String(repeating: "x", count: ControlFormat.bodyLimit)
         for task in tasks { task.resume() }
         await session.flush()
-        // That one runs, too: only its description is lost.
+        // The task with the failed change runs, too: only its description is lost.
         #expect(try await world.tasks().allSatisfy { $0.state != .suspended })
         #expect(world.recorder.error(of: tasks[7]) == nil)
         try await world.end(session)

@@ -97,7 +97,7 @@ struct SampleDownloadsTests {
             [],
             ["STAGEPACK_SESSION": Self.session, "STAGEPACK_LAUNCH": "launch"]
         )
-        // It has handled all events by itself, perhaps before a poll could see it attached.
+        // The process handled all events without help, perhaps before a poll could see it attached.
         #expect(try await exitStatus(process) == 0)
         #expect(daemon.launches == ["launch"])
         let attachment = daemon.requests.first { $0.line.contains("/events?") }

@@ -146,7 +146,7 @@ import Testing
             "CURL_CA_BUNDLE=\(front.certificate)"
         )
         #expect(lines == Self.talk)
-        // They are the proxy's alone.
+        // The credentials are only for the proxy.
         let last = TestServer.current.requests.last
         #expect(last?.method == "GET")
         #expect(last?["authorization"] == nil && last?["proxy-authorization"] == nil)

@@ -193,7 +193,7 @@ import Testing
         let count = 32 << 20
         let url = try serve { peer in
             var received = 0
-            // In more than the five seconds that the server has for its answer.
+            // The server reads for longer than the five seconds in which it must respond to a close frame.
             while received < count {
                 let more = peer.wire.receive()
                 if more.isEmpty { return }
@@ -400,7 +400,7 @@ import Testing
             let task = session.webSocketTask(with: url)
             task.resume()
             _ = try await task.receive()
-            // It can send until the buffers of the sockets are full, and no further.
+            // The task can send until the buffers of the sockets are full, but no further.
             let count = try await pollUntilUnchanged { sent.withLock { $0 } }
             #expect(count < 64)
         }

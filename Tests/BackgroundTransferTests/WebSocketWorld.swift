@@ -77,7 +77,7 @@ func name(_ error: any Error) -> String {
     }
 }
 
-/// Has the server of the test follow a script; returns the URL of the connection.
+/// Runs a script for each connection to the test's server; returns the URL of the connection.
 func serve(
     subprotocols: [String] = [],
     _ script: @escaping @Sendable (inout WebSocketPeer) -> Void

@@ -42,7 +42,7 @@ struct World {
     /// A URL of the server.
     func url(_ path: String = "/file") throws -> URL { try URL(text: server.url(path)) }
 
-    /// Lets the server answer the requests for `/late`.
+    /// Makes the server respond to the requests for `/late`.
     func open() { gate.open() }
 
     /// Waits until the delegate has recorded at least `count` lines, and returns them with places as

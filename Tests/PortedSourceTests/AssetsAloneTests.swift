@@ -3,7 +3,7 @@ import Testing
 
 /// A file that imports one framework, as the listings of Apple's documentation do.
 struct AssetsAloneTests {
-    /// Its delegate needs no further import for the names in its signature.
+    /// A delegate that needs no further import for the names in its signatures.
     private final class Delegate: NSObject, BADownloadManagerDelegate {
         func download(
             _ download: BADownload,

@@ -183,7 +183,7 @@ import Testing
         #expect(found == (isRead ? history : nil))
     }
 
-    /// As the last words of an extension may: with the history, what is spent and pending would be lost.
+    /// An extension's message may have more; without the cut, the history with its allowance and pending packs would be lost.
     @Test func aMessageWithMoreOfThemIsCut() throws {
         func history(_ count: Int) -> StagingHistory {
             var history = Self.whole

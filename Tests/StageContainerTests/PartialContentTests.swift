@@ -67,7 +67,7 @@ import Testing
         for file in ["\(name).part.1", "\(name).lock"] {
             try container.downloads.leave(try #require(FilePath.Component(file)), "left")
         }
-        // As they are a minute old: what was received stays for a week.
+        // The partial files are a minute old, and received bytes are kept for a week.
         let now = Int64(Date().timeIntervalSince1970) + 60
         let removal = container.sweep(now: now, offering: OfferedContent())
         #expect(removal == self.removal())

@@ -128,7 +128,7 @@ import Testing
         #expect(try remains().downloads == [])
     }
 
-    /// Of indexed packs bundles are downloaded, which no manifest names.
+    /// An indexed pack downloads bundles, which no manifest names.
     @Test func aDownloadThatMayBelongToAnAreaStays() throws {
         try offer([("oceans", 2)])
         try leave(1, 2)

@@ -161,7 +161,7 @@ import Testing
         #expect(try container.reader.pin(of: .aurora) == pin)
         #expect(pin.replaced == nil)
 
-        // As a crash between the pin of a rollback and its switch leaves it.
+        // The state after a crash between the pin of a rollback and its switch.
         let area = try container.makeStagingArea(lock)
         try area.content.leave("sky.svg", "new")
         try container.publish(area, as: .aurora(version: 2))
@@ -188,7 +188,7 @@ import Testing
         let rollback = try container.rollBack(lock, now: 6)
         #expect(rollback.pin?.replaced == rollback.from)
 
-        // As a crash before the switch of the link leaves it.
+        // The state after a crash before the switch of the link.
         let packs = try #require(try container.root.directory("packs"))
         let target = try #require(try packs.link("aurora"))
         try packs.replaceLink("aurora", to: "../generations/aurora/\(rollback.from)/content")

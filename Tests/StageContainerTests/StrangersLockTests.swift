@@ -57,7 +57,7 @@ import Testing
         #expect(area.isContinued)
         #expect(try mode(name) == 0o700)
         #expect(try mode("\(name)/lease") == 0o600)
-        // Nor does the stranger make it look living or dead.
+        // The sweep neither keeps nor removes the area because of the other user's lock.
         #expect(container.sweep(now: 0, offering: OfferedContent()) == Removal())
         try area.write("sky.svg", "<svg/>")
         try container.publish(area, as: .aurora(version: 1))

@@ -45,7 +45,7 @@ struct BackoffTests {
     }
 
     private func hasCompleted(_ id: Int64) async throws {
-        // Its delay takes longer than the test may wait.
+        // The task's retry delay exceeds the time limit of the poll, so the task completes only if the event ends the delay.
         try await poll("the task goes on waiting") {
             try await daemon.client.task(id).state == .completed
         }
@@ -155,7 +155,7 @@ struct BackoffTests {
         server.answer("/c", with: .content([1]))
         try await hasCompleted(try await download("/c"))
         try await hasCompleted(lost)
-        // It was reached, and its answer was no.
+        // The server was reached, and refused the request.
         #expect(try await daemon.client.task(refused).pendingReasons.map(\.kind) == [.backoff])
         #expect(server.requests(for: "/b").count == 1)
     }

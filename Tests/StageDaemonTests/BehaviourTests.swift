@@ -19,7 +19,7 @@ struct BehaviourTests {
         try await daemon.makeSession()
     }
 
-    /// Waits until a task has received so many bytes, and some are on their way.
+    /// Waits until a task has received `count` bytes, and more are in transit.
     private func wait(for count: Int, of task: Int64) async throws {
         try await poll("the bytes do not come") {
             try await daemon.client.task(task).bytesReceived >= ByteCount(count)
@@ -93,7 +93,7 @@ struct BehaviourTests {
             try await daemon.change(id, to: state)
             try await daemon.wait(for: reasons, of: id)
         }
-        // Not even the daemon's end changes that.
+        // A restart of the daemon does not change that.
         try await daemon.kill()
         try await daemon.start()
         try await daemon.wait(for: [.pausedByUser], of: id)

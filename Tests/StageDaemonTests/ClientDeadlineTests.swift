@@ -31,7 +31,7 @@ struct ClientDeadlineTests {
         #expect(!channel.isActive, sourceLocation: sourceLocation)
     }
 
-    /// Has a part of a request arrive; the channel does not read more by itself.
+    /// Delivers a part of a request; the channel does not read more by itself.
     private func receive(_ part: HTTPRequestPart) throws { try channel.writeInbound(part) }
 
     private static let head = HTTPRequestPart.head(

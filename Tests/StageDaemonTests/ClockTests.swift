@@ -139,7 +139,7 @@ struct JournalClockTests {
         try await daemon.wait(for: [.earliestBegin], of: id)
         try await daemon.kill()
         let path = daemon.state.appending("journal.sqlite-wal")
-        // Its last change seems to lie two hours in the future.
+        // The record's last change seems to be two hours in the future.
         try File.open(reading: path).setModified(Int64(Date.now.timeIntervalSince1970) + 7200)
         try await daemon.start()
         #expect(try await daemon.outcomes().map(\.gist) == ["1 completed of \(id)"])

@@ -102,7 +102,7 @@ struct ConditionTests {
         #expect(events.last?.task == id)
     }
 
-    /// Has the daemon read a configuration with these update conditions.
+    /// Reloads the daemon's configuration with these update conditions.
     private func reload(updateConditions: String?) throws {
         let conditions = updateConditions.map { #", "updateConditions": \#($0)"# } ?? ""
         try daemon.configure(
@@ -132,7 +132,7 @@ struct ConditionTests {
                 #"{"requiresExternalPower": false, "allowsExpensiveNetworkAccess": true}"#
         )
         try await daemon.wait(for: [.pausedByClient], of: id)
-        // Without conditions of its own, the daemon has those of the order again.
+        // If the configuration has no conditions, those of the order apply again.
         try reload(updateConditions: nil)
         try await daemon.wait(for: [.pausedByClient, .metered], of: id)
         try await daemon.kill()

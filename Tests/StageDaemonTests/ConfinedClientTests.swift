@@ -58,7 +58,7 @@ struct ConfinedClientTests {
         let hidden = try await ask(within: ["--mount"], task("upload"))
         #expect(hidden.hasPrefix("403") && hidden.contains("mount namespace"), "\(hidden)")
         try await poll("the first is not sent") { server.bodies(for: "/u").count == 1 }
-        // It needs no file for a download, and most confined programs may use the network.
+        // A download needs no file of the client, and most confined programs may use the network.
         #expect(try await ask(within: ["--mount"], task("download")).hasPrefix("200"))
         let download = try await peer.ask(
             as: user,
@@ -275,7 +275,7 @@ struct ConfinedClientTests {
             )
             #expect(named.status == 200, "\(named)")
         }
-        // Nor does a session become another user's: it would have the groups of the one who asks.
+        // A session cannot be given to another user: it would have the groups of the client.
         let foreign = "/v1/sessions/s?user=\(attacker)"
         let taken = try await peer.ask(as: 0, 0, "PUT", foreign, "{}")
         #expect(taken.status == 403, "\(taken)")

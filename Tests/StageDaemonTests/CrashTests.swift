@@ -68,7 +68,7 @@ private struct Scenario {
         upload = daemon.directory.appending("upload")
         server.answer("/a", with: .content(Self.large))
         server.answer("/b", with: .content(Self.small))
-        // Another version halfway: a new generation.
+        // The content changes after a response that breaks off, so the partial file gets a new generation.
         let old = Answer.content(noise(500_000, seed: 4)).cut(after: 300_000)
         server.answer("/c", with: old, .content(Self.other))
         server.answer("/u", with: .status(201))

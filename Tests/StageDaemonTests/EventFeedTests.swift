@@ -82,7 +82,7 @@ struct EventFeedTests {
         for await _ in world.watch.wakes {}
     }
 
-    /// It reads on, so there is room again; then nothing would show that an end is missing.
+    /// The watcher has read, so its buffer has room again: later events would hide the missing ones.
     @Test func aDisconnectedWatcherReceivesNoLaterEvents() async {
         let world = World()
         let limit = Int64(Subscription.limit)

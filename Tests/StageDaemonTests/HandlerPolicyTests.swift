@@ -205,7 +205,7 @@ struct HandlerPolicyTests {
         }
         if try keyring("a") == -1 { return }  // A kernel without keyrings: nothing is shared.
         #expect(try keyring("a") != keyring("b"))
-        // Nor is it the keyring that all processes of the user share.
+        // The keyring is not the one that all processes of the user share.
         let shared = try await peer.run(as: user, user, ["/usr/bin/python3", "-c", code])
         #expect(try Int(shared.dropLast()) != keyring("a"))
     }

@@ -168,7 +168,7 @@ struct HostileTests {
         ("PUT /v1/sessions/x", handler(#", "directory": "/\#(long)""#), 422),
         ("PUT /v1/sessions/x", handler(#", "directory": "tmp""#), 422),
         ("PUT /v1/sessions/x", handler(#", "environment": {"A=B": "c"}"#), 422),
-        // One character to Swift.
+        // "=" and a combining mark are one character in Swift.
         ("PUT /v1/sessions/x", handler(#", "environment": {"A=\u0301": "c"}"#), 422),
         ("PUT /v1/sessions/x", handler(#", "environment": {"A": "b\u0000"}"#), 422),
         ("PUT /v1/sessions/x", handler(#", "environment": {\#(fields(257))}"#), 422),

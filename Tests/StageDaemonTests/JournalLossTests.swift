@@ -162,7 +162,7 @@ struct JournalLossTests {
         try await daemon.wait(for: .completed, of: id)
     }
 
-    /// Its first repetition fails, too: after that, no wait for the disk brings another one.
+    /// The first repetition fails, too: after that, waiting for the disk causes no further one.
     @Test func anEndThatCouldNotBeRecordedIsRecordedWhateverElseHappens() async throws {
         try await daemon.start()
         try await daemon.makeSession()

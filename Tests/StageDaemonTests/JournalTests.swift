@@ -48,7 +48,7 @@ struct JournalTests {
         #expect(try await journal.removeSession(session.id).unfinished == 2)
     }
 
-    /// Its bytes count for no user, root least of all.
+    /// The bytes of such a task would count for no user.
     @Test func aTaskOfARemovedSessionIsRefused() async throws {
         let journal = try openJournal()
         let request = TransferRequest(token: "t", kind: .download, url: "https://a.example")

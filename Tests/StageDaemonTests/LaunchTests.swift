@@ -36,7 +36,7 @@ struct LaunchTests {
         try await daemon.makeSession { $0.handler = handler }
     }
 
-    /// Waits until the daemon begins a task of another session that is not to begin for so many seconds.
+    /// Waits until the daemon begins a task of another session that is due after `seconds`.
     ///
     /// By then it has started each handler that was due. The task fails, so that it leaves no file.
     private func waitForTimers(dueIn seconds: Double) async throws {
@@ -103,7 +103,7 @@ struct LaunchTests {
         #expect(try peer.notes("started").count == 5)
         let spent = try processorTime() - before
         #expect(spent < 0.3, "a daemon that waits has work to do: \(spent) s of 2")
-        // Another version of the handler may do better, and so may one after a client.
+        // A launch is tried again for another version of the handler, and after a client was attached.
         try await daemon.makeSession {
             $0.handler = peer.handler("leave")
             $0.handler?.version = "2"

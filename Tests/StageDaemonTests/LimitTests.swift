@@ -60,7 +60,7 @@ struct StorageLimitTests {
         _ = try await upload(8 << 20, "b")
         #expect(try await refusal { _ = try await upload(8 << 20, "c") } == .quota)
         #expect(try daemon.names(in: "snapshots").count == 2)
-        // Another daemon counts the same.
+        // A restarted daemon counts the same bytes.
         try await daemon.kill()
         try await daemon.start()
         #expect(try await refusal { _ = try await upload(8 << 20, "c") } == .quota)

@@ -225,7 +225,7 @@ struct LocalAttackTests {
         try await poll("no handler waits") {
             try text(of: daemon.directory.appending("mounts.log")).contains("request")
         }
-        // It ends although the handler does not, and the handler holds nothing that the next daemon needs.
+        // The daemon ends although the handler does not, and the handler holds nothing that the next daemon needs.
         try await daemon.kill(signal)
         try await daemon.start()
         #expect(mounts.status == nil)
@@ -282,7 +282,7 @@ struct LocalAttackTests {
 
     @Test func aDirectoryThatWasNotGivenAwayIsGivenAwayLater() async throws {
         try await daemon.kill()
-        // As a daemon leaves it that is killed between the two steps.
+        // The state after a daemon was killed between the two steps.
         let staged = try Directory.open(daemon.state.appending("staged"))
         try staged.createDirectory("1")
         try await daemon.start()

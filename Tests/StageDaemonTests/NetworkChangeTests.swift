@@ -69,7 +69,7 @@ struct NetworkChangeTests {
         let id = try await daemon.download("http://198.51.100.1:8000/a")
         try await daemon.wait(for: [.backoff], of: id)
         try await change("ip address add 198.51.100.1/32 dev lo")
-        // Its delay takes longer than the test may wait.
+        // The task's retry delay exceeds the time limit of `wait(for:of:)`, so only the network change can resume the task.
         try await daemon.wait(for: .completed, of: id)
         #expect(try daemon.said().contains("The network has changed"))
     }

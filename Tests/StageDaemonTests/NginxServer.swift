@@ -12,7 +12,7 @@ final class NginxServer: Sendable {
     private let directory: FilePath
     private let process: StartedProcess
 
-    /// Starts nginx below a directory; each answer has so many bytes a second, in nginx's words.
+    /// Starts nginx below a directory; each response has this rate, in bytes per second as nginx writes it.
     init(below directory: FilePath, rate: String) async throws {
         root = directory.appending("www")
         self.directory = directory
@@ -26,7 +26,7 @@ final class NginxServer: Sendable {
             ],
             log: directory.appending("nginx.log")
         )
-        // It is written once the port is bound.
+        // nginx writes its PID file once the port is bound.
         let file = directory.appending("nginx.pid")
         try await poll("nginx does not start") { try !text(of: file).isEmpty }
     }

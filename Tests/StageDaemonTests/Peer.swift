@@ -78,7 +78,7 @@ struct Peer {
         return (Int(parts.first ?? "") ?? 0, parts.count > 1 ? String(parts[1]) : "")
     }
 
-    /// Waits until the session 's' of a user, and of the group with the same number, has so many events.
+    /// Waits until the session 's' of a user, and of the group with the same number, has `count` events.
     func wait(forEvents count: Int, of user: UInt32) async throws {
         try await poll("the events do not come") {
             try await ask(as: user, user, "GET", "/v1/sessions/s").body

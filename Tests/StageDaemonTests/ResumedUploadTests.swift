@@ -338,7 +338,7 @@ struct ResumedUploadTests {
         #expect(try await daemon.outcomes().map(\.gist) == ["1 cancelled of \(id)"])
         try await poll("no deletion") { server.methods.last == "DELETE" }
         #expect(server.unfinished == 1)
-        // Nor the end of the daemon.
+        // The end of the daemon does not send one, either.
         #expect(try await daemon.kill(SIGTERM) == 0)
     }
 

@@ -86,7 +86,7 @@ struct SchedulerTests {
             scheduler.add(id, as: item(user: 2, session: 2, host: "b"), at: start)
         }
         #expect(scheduler.decide(at: start) == Scheduler.Decision(start: [], stop: [4]))
-        // One at a time, and not before it has ended.
+        // Only one task runs at a time, and the next one not before it has ended.
         #expect(scheduler.decide(at: start) == Scheduler.Decision())
         scheduler.attemptEnded(4, pending: nil, at: start)
         #expect(scheduler.decide(at: start) == Scheduler.Decision(start: [5], stop: [3]))
@@ -149,7 +149,7 @@ struct SchedulerTests {
         var queue = UserQueue()
         for id in 1...3 as ClosedRange<Int64> { queue.append(id, as: item()) }
         for number in 0..<100_000 {
-            // In the same lane, and in a lane for each priority.
+            // Task 2 stays in its lane; task 3 gets another lane with each priority.
             queue.withdraw(2)
             queue.append(2, as: item())
             queue.withdraw(3)
@@ -394,7 +394,7 @@ struct SchedulerWorld {
         if Int.random(in: 0..<4, using: &random) == 0 {
             item.notBefore = PendingReason(.earliestBegin, until: now + 4)
         }
-        // Of one session and host the same limit, as a session's configuration has one.
+        // Tasks of one session have the same limit, as it comes from the session's configuration.
         let twin = known.values.first { $0.session == item.session }
         item.sessionLimit = twin?.sessionLimit ?? item.sessionLimit
         known[nextID] = item

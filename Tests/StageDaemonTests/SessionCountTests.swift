@@ -15,7 +15,7 @@ struct SessionCountTests {
 
     private func url(_ path: String) throws -> URL { try #require(URL(string: server.url(path))) }
 
-    /// Has a download made and ended while no client is attached; returns its number.
+    /// Downloads a file while no client is attached; returns the number of the task.
     private func endWhileAway(_ world: SessionWorld) async throws -> Int64 {
         try await world.daemon.makeSession(world.identifier)
         let id = try await world.daemon.download(server.url("/x"), in: world.identifier)
@@ -48,7 +48,7 @@ struct SessionCountTests {
         )
         let task = session.downloadTask(with: try url("/x"))
         task.resume()
-        // Also the last bytes, after which nothing comes any more.
+        // The last bytes are reported, too, although nothing is received after them.
         try await poll("not all is told") { task.countOfBytesReceived == 2 << 20 }
         task.cancel()
         #expect(try await world.end(of: task)?.code == .cancelled)

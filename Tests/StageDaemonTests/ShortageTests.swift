@@ -36,7 +36,7 @@ struct DaemonShortageTests {
     }
 
     @Test func withAsManyDescriptorsAsItNeedsItServesTransfersAndCrowds() async throws {
-        // Those that it needs, and those that it inherits.
+        // The limit covers the descriptors that the daemon needs, and those that it inherits.
         #expect(try await serves("--nofile=300:300"))
         let server = TestServer.current
         server.answer("/slow", with: .content(noise(8 << 20)).slowed(to: 1 << 20))
@@ -51,7 +51,7 @@ struct DaemonShortageTests {
         var clients: [UnixSocket] = []
         for _ in 0..<2000 {
             let client = try UnixSocket.connect(to: daemon.socket)
-            // One too many is closed at once, perhaps before it has asked.
+            // The daemon closes a connection beyond the limit at once, perhaps before the client has sent its request.
             try? client.send(Array("GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n".utf8))
             clients.append(client)
             if clients.count > 200 { clients.removeFirst().shutDown() }

@@ -24,13 +24,13 @@ struct TransferStateTests {
         return state
     }
 
-    /// Hands tasks over as the journal has made them.
+    /// Adds tasks to the state as the coordinator does after the journal has stored them.
     private func create(_ tasks: [FullTask], in state: inout TransferState) throws {
         try state.reserve(tasks.map(\.request), in: 1)
         state.created(tasks.map { ($0.record, true, $0.request) }, in: 1, reason: nil, at: now)
     }
 
-    /// Has the attempt of a task complete.
+    /// Completes the attempt of a task.
     private func receive(_ task: FullTask, in state: inout TransferState) {
         #expect(state.endAttempt(of: task.record.id) == true)
         #expect(state.succeed(task, at: now) == true)
@@ -82,7 +82,7 @@ struct TransferStateTests {
         try create(tasks, in: &state)
         #expect(state.scheduler.items[2]?.blocks == .leader)
         #expect(state.storedBlocks(of: 2) == [])
-        // One of an earlier daemon did.
+        // A record of an earlier daemon may contain the leader.
         var record = FullTask(3).record
         record.blocks = [.leader, .client]
         state.schedule(record, at: now)
@@ -178,7 +178,7 @@ struct TransferStateTests {
 
     // MARK: Commits that fail
 
-    /// State with one task, and the reasons for which it waits after so many commits of its content that failed.
+    /// Returns a state with one task, and its pending reasons after `count` commits of its content failed.
     private func waits(
         after count: Int,
         failuresWith errno: Errno
@@ -419,7 +419,7 @@ struct TransferStateTests {
         #expect(!state.attempts.contains(1))
     }
 
-    /// Has the attempt of a task fail, after which the task is to wait for an hour.
+    /// Ends the attempt of a task with a failure, after which the task must wait for an hour.
     private func fail(
         _ task: FullTask,
         begun: Date,

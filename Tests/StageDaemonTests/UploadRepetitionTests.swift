@@ -27,7 +27,7 @@ struct UploadRepetitionTests {
         return try #require(try await daemon.client.createTasks([request], in: "s").first)
     }
 
-    /// Waits until the server has had the whole body so many times.
+    /// Waits until the server has received the whole body `count` times.
     private func received(_ count: Int) async throws {
         try await poll("the server got no body") { server.bodies(for: "/in").count == count }
     }

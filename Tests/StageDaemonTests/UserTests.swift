@@ -105,7 +105,7 @@ struct UserTests {
         }
         let owner = ["/usr/bin/stat", "--format=%u", path.string]
         #expect(try await peer.run(as: nobody.0, nobody.1, owner) == "65534\n")
-        // It is the user's to move away.
+        // The user may move the file away.
         let target = try daemon.makeOpenDirectory().appending("moved")
         let move = ["/bin/mv", path.string, target.string]
         _ = try await peer.run(as: nobody.0, nobody.1, move)

@@ -28,7 +28,7 @@ struct VerifiedContentTests {
         ])
     }
 
-    /// Has the daemon fetch a file, and kills it before the file gets its place; returns the task.
+    /// Downloads a file, and kills the daemon before the file is moved to its place; returns the task.
     private func fetchWithoutPlace() async throws -> Int64 {
         try await start(with: "signal=KILL")
         try await daemon.makeSession()
@@ -59,14 +59,14 @@ struct VerifiedContentTests {
         let id = try await fetchWithoutPlace()
         try await start(with: "error=ENOSPC")
         #expect(try await daemon.client.task(id).pendingReasons.map(\.kind) == [.disk])
-        // It is tried again after 15 seconds, by another thread perhaps, which strace gives the fault once more.
+        // The move is tried again after 15 seconds, perhaps by another thread, for which strace injects the fault once more.
         try await poll("it is never tried again") {
             try await daemon.client.task(id).state == .completed
         }
         try await expectContent()
     }
 
-    /// Has the record of a part say that another run of the kernel wrote it.
+    /// Changes the record of a partial file so that another boot seems to have written it.
     private func changeBoot(of task: Int64, in parts: Directory) throws {
         let component = try #require(FilePath.Component("task-\(task).state"))
         let record = try text(of: parts.path.appending(component))
@@ -104,7 +104,7 @@ struct UnplacedContentTests {
         try staged.write([], to: name, durably: false)
     }
 
-    /// Has the daemon download content that cannot be moved to its place.
+    /// Downloads content that cannot be moved to its place.
     private func fetchWithoutPlace() async throws -> Int64 {
         try await startWithoutPlace()
         let id = try await daemon.download(server.url("/a"))

@@ -194,7 +194,7 @@ struct WorkerTests {
         try await daemon.start(by: ["/bin/sh", "-c", script, "sh"])
     }
 
-    /// Has the worker of a session started; returns the number of the task.
+    /// Starts the worker of a session; returns the number of the task.
     private func ask(in session: String = "stagepack/1/1") async throws -> Int64 {
         try await daemon.makeSession(session) { $0.isTransient = true }
         var request = TransferRequest(token: "1", kind: .staging, url: "net.example.game")
@@ -217,7 +217,7 @@ struct WorkerTests {
 
     /// Returns whether a process has not ended.
     private func isRunning(_ process: Substring) -> Bool {
-        // One that has ended has no command line any more, and no file after that.
+        // A process that has ended has no command line any more, and later no file.
         let line = try? text(of: FilePath("/proc/\(process)/cmdline"))
         return !(line ?? "").isEmpty
     }
@@ -301,7 +301,7 @@ struct WorkerTests {
         try await cancelAndEnd(id)
     }
 
-    /// It has ten seconds for that.
+    /// A worker has ten seconds to end.
     @Test func aWorkerThatDoesNotEndDelaysTheNextOneAndNoAnswer() async throws {
         try await start("deaf", permissions: Self.executable)
         _ = try await ask()

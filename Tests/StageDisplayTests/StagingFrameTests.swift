@@ -14,7 +14,7 @@ struct StagingFrameTests {
             .map(\.description).joined(separator: "\n")
     }
 
-    /// A bar with so many columns filled.
+    /// Returns a bar of `columns` columns, with `filled` of them filled.
     private static func bar(_ filled: Double, of columns: Int) -> String {
         let whole = String(repeating: "━", count: Int(filled))
         let half = filled > filled.rounded(.down) ? "╸" : ""

@@ -56,7 +56,7 @@ struct ArchiveBesideIndexTests {
         #expect(left.filter { !$0.path.string.hasSuffix(".lock") } == [])
     }
 
-    /// Has the server offer an archive of other content in the place of the publisher's.
+    /// Makes the server offer an archive with other content instead of the publisher's.
     private func offer(_ archive: [UInt8], window: ByteCount? = nil) throws {
         var pack = try #require(world.pack)
         let digest = Digest(of: archive)
@@ -378,7 +378,7 @@ struct ArchiveBesideIndexTests {
         #expect(choice()?.way == .archive && choice()?.byteCount == first.downloadSize)
         planner.downloaded = [archive.digest: ByteCount(100)]
         #expect(choice()?.archive == all - ByteCount(100))
-        // Of an update it is known with the index only.
+        // The archive of an update is known only with the index.
         try await world.publish(Self.tree(2), archive: true)
         let second = try #require(world.pack)
         planner.manifest.packs = [second]

@@ -61,7 +61,7 @@ struct DeltaStagingTests {
         let sent = try await update()
         let size = try #require(world.pack?.index?.deltas.first?.frames?.size)
         #expect(sent.deltas == size.rawValue)
-        // Only the file that there was nothing like.
+        // Only the file that resembles no file of the base comes from a bundle.
         #expect(sent.bundles <= 75_000 && world.bundleRequests - requests == 1)
         // The table, and all of the rest.
         #expect(world.deltaRequests == 2)

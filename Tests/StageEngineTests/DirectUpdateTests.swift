@@ -66,7 +66,7 @@ struct DirectUpdateTests {
         #expect(sent.0.transferred == size + delta.size)
         #expect(world.server.counts(for: "/\(delta.url)").requests == 1)
         #expect(world.server.counts(for: "/\(packs[2].reference.url)").requests == 0)
-        // As the publisher said, and half of what it is without the set.
+        // The transferred bytes are those that the publisher reported, and half of those without the set.
         let said = try #require(packs[2].updates.first { $0.base == delta.base })
         #expect(said.cost.total == sent.0.transferred)
         #expect(said.plainCost.total > ByteCount(1_900_000) && size < ByteCount(1_200_000))

@@ -64,7 +64,7 @@ struct EvictionPolicyTests {
     @Test(arguments: [1, 2, 3] as [UInt64])
     func itIsTheTableThatDecides(seed: UInt64) throws {
         var rows = Self.table.going + Self.table.staying
-        // For any order on disk.
+        // The result must not depend on the order on disk.
         rows = seed == 1 ? rows : seed == 2 ? rows.reversed() : rows.sorted { $0.id < $1.id }
         var policy = try policy(rows)
         let all = policy.evict(policy.queue().size)

@@ -116,7 +116,7 @@ struct IndexedStagingTests {
         _ = try figures(await world.stage())
         #expect(try world.staged() == tree)
         #expect(world.bundleBytes - before == 52_000)
-        // As long as half is left, nothing is stored anew.
+        // As long as half of a bundle is used, nothing is stored again.
         for name in names[150..<165] { tree[name] = nil }
         #expect(try await world.publish(tree).newBytes == .zero)
     }
@@ -214,7 +214,7 @@ struct IndexedStagingTests {
         try await world.publish(changed, deltas: false)
         _ = try figures(await world.stage())
         #expect(try world.staged() == changed)
-        // That frame and the last one, of 256 KiB at most.
+        // The transferred bytes are those of that frame and of the last one, which has 256 KiB at most.
         #expect(world.bundleBytes - before <= 512 << 10)
     }
 

@@ -64,7 +64,7 @@ final class IndexedWorld {
         return packaged
     }
 
-    /// Has the server answer for everything in the store, and with a manifest.
+    /// Makes the server respond to requests for all files of the store, and for a manifest.
     func serve(
         mirrors: [String] = [],
         offering offered: Pack? = nil,
@@ -99,7 +99,7 @@ final class IndexedWorld {
         return ManifestSource(urls: [readsFolder ? folder : server.url("/manifest.json")])
     }
 
-    /// Has the server offer the files as one archive instead of an index.
+    /// Makes the server offer the files as one archive instead of an index.
     func offerArchive(of files: [String: [UInt8]]) throws -> Pack {
         var tar = TarBuilder()
         for (path, bytes) in files { tar.add(TarBuilder.Entry(path, content: bytes)) }
@@ -151,7 +151,7 @@ final class IndexedWorld {
             var options = StagerOptions(now: { 1_700_000_000 })
             options.transfer.retry.base = .milliseconds(1)
             options.transfer.retry.maximumAttempts = 2
-            // On a thread of the tests' process root decodes nothing.
+            // As root, archives are unpacked only in a separate process.
             options.unpacking = .process(
                 try BuiltProgram.path(ofTestProgram: "unpack-service"),
                 arguments: ["unpack-service"]

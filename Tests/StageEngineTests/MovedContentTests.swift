@@ -28,7 +28,7 @@ struct MovedContentTests {
         return (world.bundleBytes - before.0, world.deltaBytes - before.1)
     }
 
-    /// Changes a byte in each so many.
+    /// Changes one byte in every `distance` bytes.
     private func edited(_ content: [UInt8], each distance: Int) -> [UInt8] {
         var content = content
         for place in stride(from: distance / 2, to: content.count, by: distance) {

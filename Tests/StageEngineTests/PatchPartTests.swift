@@ -80,7 +80,7 @@ struct PatchPartTests {
         #expect(published.table.windowSize == patch.windowSize)
         #expect(published.table.prefixSize == patch.prefixSize)
         #expect(patch.windowSize <= .mebibytes(1) && patch.prefixSize <= .mebibytes(1))
-        // One near copy of each group, and the changes of the rest: its old content is found.
+        // The patch has one near copy of each group, and the changes of the others, whose old content is found.
         #expect(patch.size < ByteCount(1_000_000))
         #expect(try await update() == 0)
         #expect(world.server.counts(for: published.path).requests == 1)
@@ -151,7 +151,7 @@ struct PatchPartTests {
         #expect(try world.staged() == old)
         try world.serve()
         world.server.answer(whole.path, with: .status(404))
-        // Without the patch, the pieces of the broken part alone come from bundles.
+        // Without the patch, only the pieces of the broken part come from bundles.
         let bytes = try await update()
         #expect(bytes > 0 && bytes < 1_300_000)
     }

@@ -71,7 +71,7 @@ struct PatchStagingTests {
         let delta = try #require(world.pack?.index?.deltas.first)
         let size = try #require(delta.patch?.size)
         #expect(figures.transferred == size + delta.size)
-        // One of the four near copies, and what has changed.
+        // The patch has one of the four near copies, and the changes.
         #expect(size < ByteCount(450_000))
         #expect(world.server.counts(for: path).requests == 1)
     }
@@ -232,7 +232,7 @@ struct PatchStagingTests {
         try await update()
     }
 
-    /// Also objects must be unreachable for the update to fail.
+    /// The update fails only if other objects are unreachable, too.
     @Test func anUpdateThatBreaksGoesOnWhereItWas() async throws {
         let path = try await publishBoth()
         let content = try bytes(of: world.store.path.appending(String(path.dropFirst())))

@@ -66,7 +66,7 @@ import Testing
         let list = try #require(text[start...].split(separator: "```").first)
         let names = list.split { !$0.isLetter && !$0.isNumber && $0 != "_" }.map(String.init)
         #expect(Set(names) == tables.allowed)
-        // Of the tables below the list, each call in its row.
+        // Each call must have a row in the tables below the list.
         let rest = text[start...].matches(of: /`([a-z][a-z0-9_]+)`/).map { String($0.1) }
         for name in tables.checked.union(tables.answered) {
             #expect(rest.contains(name), "'\(name)' is not documented")

@@ -123,7 +123,7 @@ struct OriginFaultTests {
         }
         let rest = await open?.receive(10)
         #expect((rest?.count ?? 10) < 10)
-        // Not by a connection: a server of another test may listen at this port of all addresses.
+        // The test does not connect: a server of another test may listen at this port of all addresses.
         let sockets = try File.open(reading: "/proc/net/tcp").readAll(limit: 64 << 20)
         let number = String(port, radix: 16, uppercase: true)
         let address = "0900007F:" + String(repeating: "0", count: 4 - number.count) + number

@@ -9,7 +9,7 @@ import Testing
 /// Indexed packs with an archive of the same files, with the program alone.
 @Suite(.server, .directory)
 struct ArchiveBesideIndexTests {
-    /// Files that are the same but for a byte every few kilobytes, of so many bytes.
+    /// Returns files of `size` bytes that are equal but for a byte every few kilobytes.
     private func tree(_ version: UInt8, size: Int = 200_000) -> [String: [UInt8]] {
         var files: [String: [UInt8]] = ["small": [version]]
         for number in 0..<8 as Range<UInt8> {

@@ -90,7 +90,7 @@ struct AttackWorld {
         if serving { signed.serve() }
     }
 
-    /// Has the server send the timestamp metadata a byte each three seconds: less than a tenth in a minute.
+    /// Makes the server send the timestamp metadata slowly, a byte each three seconds: less than a tenth in a minute.
     func dripTimestamp() throws {
         let bytes = try #require(signed.repository.files["timestamp.json"])
         server.answer(
@@ -102,7 +102,7 @@ struct AttackWorld {
         )
     }
 
-    /// Has a client stage the pack; returns the reason for its refusal.
+    /// Stages the pack with a client; returns the reason for a refusal.
     func stage(by client: Client) async throws -> String? {
         switch client {
         case .command:
@@ -136,7 +136,7 @@ struct AttackWorld {
         options.transfer.retry.maximumAttempts = 1
         // With the rule of all clients a stall takes a minute.
         options.transfer.stall = StallRule(minimum: ByteCount(1024), window: .seconds(1))
-        // On a thread of the tests' process root decodes nothing.
+        // As root, archives are unpacked only in a separate process.
         options.unpacking = .process(program, arguments: ["stagepack", "unpack-service"])
         var request = StagingRequest(.named([id]), of: target, options: options)
         request.usesDaemon = false
@@ -144,7 +144,7 @@ struct AttackWorld {
         return try await StagingService(request, logger: logger) { _ in }.stage()
     }
 
-    /// Has a worker of a daemon stage the pack; returns the reason for its refusal.
+    /// Stages the pack with a worker of a daemon; returns the reason for a refusal.
     func stageByWorker(within limit: Duration = .seconds(300)) async throws -> String? {
         var installed = signed.installed
         let before = try installed.staged()

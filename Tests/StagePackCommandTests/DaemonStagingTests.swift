@@ -464,7 +464,7 @@ struct PatientStagingTests {
         let world = try await StagingWorld(.archive)
         try world.speedUp()
         #expect(try await world.fetch().status == 0)
-        // This version is sent slowly.
+        // The server sends this version slowly.
         try await world.publish(version: 2)
         let program = world.installed.world.program
         let arguments = ["prefetch", "--all", "--event", "periodic", "--progress", "none"]

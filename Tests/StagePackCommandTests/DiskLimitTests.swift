@@ -98,7 +98,7 @@ struct LimitedCommand: CustomTestStringConvertible {
 /// Commands on an almost full disk: they succeed or report the reason, keep the staged packs, and succeed once there is space.
 @Suite(.server, .directory, .mountNamespace)
 struct DiskLimitTests {
-    /// The output of one step of a walk, by the name of the line.
+    /// The output of one command with one limit, by the name of the line.
     private struct Report {
         private var lines: [String: String] = [:]
         let text: String
@@ -168,16 +168,15 @@ struct DiskLimitTests {
         return Report(ending.output + ending.error)
     }
 
-    /// The walk from nothing left to where the commands succeed, in steps; `Tests/torture/run limits` makes
-    /// all of them.
-    private static let walk = LimitedCommand.all.flatMap { command in
+    /// The commands with the lowest limits of free blocks and files; `Tests/torture/run limits` tries all limits.
+    private static let cases = LimitedCommand.all.flatMap { command in
         let blocks = command.stages ? [0, 1] : [0]
         let files = command.stages ? [0, 14] : [0]
         return blocks.map { (command, DiskLimit(resource: .blocks, rest: $0)) }
             + files.map { (command, DiskLimit(resource: .files, rest: $0)) }
     }
 
-    @Test(arguments: walk)
+    @Test(arguments: cases)
     func nothingIsLostAndTheReasonIsSaid(
         _ command: LimitedCommand,
         _ limit: DiskLimit
@@ -194,7 +193,7 @@ struct DiskLimitTests {
             #expect(report["hint"].hasPrefix("hint: free some space"), "\(report.text)")
             #expect([before, after].contains(found), "\(report.text)")
         }
-        // One line at the start, and one for the application.
+        // A hook prints one line at the start, and one for the application.
         if isHook { #expect(report["lines"] == "2") }
         if isHook || command.makesRoom { #expect(report["status"] == "0", "\(report.text)") }
         // There is a container to read.

@@ -201,7 +201,7 @@ struct ExtensionAttackTests {
             )
         )
         #expect(ending.error.contains(hint))
-        // Without either, root unpacks nothing that the policies then ask for.
+        // On such a kernel, root also unpacks no pack that the policies select.
         #expect(try installed.staged() == [:])
         #expect(!FileStatus.exists(installed.container.appending("shared/started")))
     }

@@ -343,7 +343,7 @@ struct ExtensionTests {
         let hook = try await installed.run("prefetch", "--all", "--hook", "--deadline", "10")
         #expect(hook.status == 0)
         #expect(try installed.staged() == ["title": 1])
-        // It was asked again and again until the deadline.
+        // After each failed download, the extension requested the next one, until the deadline.
         #expect(server.requests(for: "/endless/1").count == 1)
     }
 

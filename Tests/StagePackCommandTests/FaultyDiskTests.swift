@@ -76,7 +76,7 @@ struct FaultyDiskTests {
         var world = try World()
         let first = try SamplePack.small(.aurora)
         let second = try SamplePack.small(.aurora, version: 2)
-        // Not essential: 'doctor' reports essential packs that are missing.
+        // The pack is not essential, because 'doctor' reports missing essential packs.
         let other = try SamplePack.small(
             try PackID("oceans"),
             policy: .prefetch([.firstInstallation, .subsequentUpdate])

@@ -92,7 +92,7 @@ struct FullDiskStagingTests {
             try await world.wait(forVersion: 1)
             try await poll("the session stays") { try await client.sessions().isEmpty }
         }
-        // Of an index 8 MiB may have come that were not written yet (ReceiveWindow).
+        // An indexed pack may have received 8 MiB that were not written yet (ReceiveWindow).
         let lost = (world.kind == .indexed ? 8 << 20 : 0) + (3 << 20)
         #expect(world.bytesSent <= world.size + lost, "\(world.bytesSent)")
         let litter = try world.litter()

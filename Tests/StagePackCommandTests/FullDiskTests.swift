@@ -253,9 +253,9 @@ struct FullDiskTests {
         #expect(ending.error.contains("pack 'ev': not enough space: 36.8 MB needed"), "\(ending)")
     }
 
-    /// Of a pack that an interrupted run has left nearly complete, only the rest needs space.
+    /// If an interrupted run has left a pack nearly complete, only the rest needs space.
     ///
-    /// A download whose file has no blocks takes none.
+    /// A file of a download without allocated blocks takes no space.
     @Test func anUnfinishedPackIsShownAndNeedsNoSpaceAgain() async throws {
         let steps = """
             head -c 20000000 /dev/urandom >files/big; echo 1 >files/small; publish 1; prefetch -q

@@ -208,7 +208,7 @@ final class GameTests {
         try await run("sample-game", "play", "harbour")
         let next = try level("harbour", version: 2)
         try publish([next])
-        // Its archive is not on the server yet.
+        // The server does not have the archive yet.
         server.answer(next.path, with: .status(404))
         let log = daemon.directory.appending("update.log")
         let update = try start(["sample-game", "update"], log: log)

@@ -33,7 +33,7 @@ struct IndexedTests {
         let json = try await world.succeed("fetch", "levels", "--json")
         #expect(json.contains("\"staged\""))
         #expect(try world.staged(try PackID("levels")) == publisher.files())
-        // Of the large file, differences; of the new one, its bytes; and the delta of the index.
+        // The update has differences of the large file, the bytes of the new one, and the delta of the index.
         #expect(publisher.bytesSent - before < 1000)
         let index = try StoredIndex(at: FilePath(second)).reference.deltas[0].size.rawValue
         #expect(Int64(publisher.bytesSent - before) + index == Int64(update.downloadSize))

@@ -48,7 +48,7 @@ struct InlineRootTests {
         world.repository.targets["targets"]?.signers = [try SigningKey()]
         try world.publish(try .small(.aurora, version: 2))
         try await world.refuse("is not signed as version 1 of 'root' demands")
-        // Neither is it without the registration's name.
+        // An unsigned manifest is not accepted without a given root, either.
         let manifest = try world.world.manifest(of: [try .small(.aurora, version: 9)])
         world.server.answer("/signed/manifest.json", with: .content(manifest))
         let unsigned = try await fetch(world, root: nil)
@@ -116,7 +116,7 @@ struct InlineRootTests {
         #expect(endings[0].status == 0, "\(endings[0])")
         #expect(endings[1].status == 11, "\(endings[1])")
         #expect(endings[1].error.contains("alone can write, found mode 0664"), "\(endings[1])")
-        // Without a root there is nothing in it to believe.
+        // Without a root, the registration contains no trusted metadata.
         world.installed.registration.trust = .transport
         try world.installed.install()
         unsafe #expect(chmod(file, 0o664) == 0)

@@ -75,7 +75,7 @@ struct Installed {
         geteuid() == 0 ? ControlSocket.system : socket.string
     }
 
-    /// Lets the program ask the daemon at ``socket``, which tests do without otherwise.
+    /// Makes the program use the daemon at ``socket``, which it otherwise does not in tests.
     mutating func allowDaemon() {
         world.program.environment["STAGEPACK_SOCKET"] = geteuid() == 0 ? nil : socket.string
         world.program.asksDaemon = true

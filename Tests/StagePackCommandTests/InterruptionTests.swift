@@ -130,7 +130,7 @@ struct InterruptionTests {
         let ending = try await installed.run("prefetch", "--all", "--deadline", "4")
         #expect(ending.status == 75)
         #expect(installed.world.server.requests.count == 1)
-        // Of the one that was not asked about nothing is remembered.
+        // Nothing is stored for the application whose manifest was not requested.
         let why = try await installed.run("why", "--app", "net.example.zebra")
         #expect(!why.output.contains("the deadline passed"), "\(why)")
     }

@@ -24,7 +24,7 @@ struct LeftoverTests {
         }
         let output = try await world.succeed("gc")
         #expect(output == "removed 0 generations, 2 downloads, 0 leftovers\n")
-        // That of a pack which can still be fetched stays.
+        // The download of a pack that can still be fetched stays.
         let digest = missing.pack.contentDigest
         #expect(try world.names(in: "downloads") == ["\(digest).part.1", "\(digest).state"])
     }

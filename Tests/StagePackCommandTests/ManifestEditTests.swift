@@ -144,7 +144,7 @@ struct ManifestEditTests: PublisherSuite {
     @Test func aMemberThatIsMisspeltIsAskedFor() async throws {
         try await publish("site/a.tar")
         #expect(try await add("site/a.tar").status == 0)
-        // Without a base URL, and with one that was misspelt.
+        // The manifest has 'baseURL' instead of 'baseURLs', and 'userinfo' instead of 'userInfo'.
         try write(
             "site/manifest.json",
             try text("site/manifest.json")

@@ -331,14 +331,14 @@ extension Misbehaviour {
             }
             .on([.manifest, .archive, .index, .bundle, .range]),
             .answers("sends a bomb", .fails(.refused, "the encoding 'gzip'")) { _ in
-                // As large as 10 GiB of zeros compressed.
+                // The compressed size of 10 GiB of zeros.
                 [.content(noise(10 << 20)).field("Content-Encoding", "gzip")]
             },
         ]
 }
 
 extension Misbehaviour {
-    /// The same answer with all its length, and only so many bytes of the content.
+    /// Returns the same response with all its length, and only `count` bytes of the content.
     fileprivate func cut(keeping count: Int) -> Misbehaviour {
         .bytes(name, outcome) { Array($0.correct().dropLast($0.content.count - count)) }
     }

@@ -38,7 +38,7 @@ struct MisbehaviourTests {
     }
 }
 
-/// Lets a limited number of tasks work at once.
+/// Limits the number of tasks that work at the same time.
 actor Turnstile {
     private var free: Int
     private var waiting: [CheckedContinuation<Void, Never>] = []

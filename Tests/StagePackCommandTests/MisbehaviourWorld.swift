@@ -8,7 +8,7 @@ import Testing
 
 /// Three versions of an indexed pack as a server has them, made once for all tests.
 struct IndexedContent: Sendable {
-    /// One version.
+    /// One version of the pack: its manifest and its index.
     struct Version: Sendable {
         var manifest: [UInt8]
         /// The path of the index on the server.

@@ -31,7 +31,7 @@ struct OnDemandTests {
         }
         var options = StagerOptions { Int64(Date().timeIntervalSince1970) }
         options.transfer.retry.maximumAttempts = 1
-        // On a thread of the tests' process root decodes nothing.
+        // As root, archives are unpacked only in a separate process.
         options.unpacking = .process(
             try Program.path,
             arguments: ["stagepack", "unpack-service"]
@@ -191,7 +191,7 @@ struct OnDemandTests {
         #expect(try StagedFiles(FilePath(url.path)) == StagedFiles(pack))
     }
 
-    /// As after a rollback by an administrator: no reader would use a newer copy of the user's.
+    /// An administrator rolled back the pack: a reader would not use a newer copy of the user's.
     @Test(arguments: Fetching.allCases)
     func aPackThatAnotherContainerPinsIsNotFetched(by fetching: Fetching) async throws {
         var world = try World()

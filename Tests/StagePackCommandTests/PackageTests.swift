@@ -7,7 +7,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// From a recipe to a staged pack, with the built program.
+/// Tests from a recipe to a staged pack, with the built program.
 @Suite(.server, .directory)
 struct PackageTests: PublisherSuite {
     /// The output of `package --json`.
@@ -264,7 +264,7 @@ struct PackageTests: PublisherSuite {
         _ = try await program.run(["package", "recipe.json", "-q"])
         let created = try await program.run(["manifest", "create", "--application", "net.example"])
         try write("manifest.json", created.output)
-        // As if another program had made the archive.
+        // Without this file, the archive seems to be another program's.
         try directory.remove("aurora.tar.zst.pack.json")
         let names = (0..<12).map { "pack-\($0)" }
         let recipe = recipe(#"{"directory": "assets"}"#)

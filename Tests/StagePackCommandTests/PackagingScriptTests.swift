@@ -63,7 +63,7 @@ struct PackagingScriptTests {
             "(\(try imageScript()))",
             with: [
                 "apt-get": "exit 0", "rm": "exit 0", "useradd": "exit 0",
-                // Its server does not answer.
+                // The application's server does not respond.
                 "stagepack": #"case "$*" in *--strict*) exit 75 ;; esac"#,
             ],
             environment: ["HOOK_DEADLINE": "1"].merging(

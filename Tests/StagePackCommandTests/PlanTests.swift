@@ -81,7 +81,7 @@ struct PlanTests {
         #expect(planned.transferSize == publisher.bytesSent(of: ["a", "b", "d", "i"]) - before)
     }
 
-    /// Of an archive that was begun only the rest is transferred.
+    /// If a part of an archive was downloaded, only the rest is transferred.
     @Test func whatIsHereAlreadyIsNotPlanned() async throws {
         var world = try World()
         let pack = try SamplePack.large(.aurora, version: 1, mebibytes: 4)

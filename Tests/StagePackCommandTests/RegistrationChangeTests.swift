@@ -204,7 +204,7 @@ struct RegistrationChangeTests {
         server.answer(pack.path, with: content.stalled(after: 1000), content)
         try installed.install()
         let hook = try await installed.run("prefetch", "--all", "--hook", "--deadline", "20")
-        // With the pack that the first run has staged.
+        // The count includes the pack that the first run has staged.
         #expect(hook.output.contains("net.example.wallpaper: 2 staged"), "\(hook)")
         #expect(!hook.output.contains("deadline passed"), "\(hook)")
         #expect(hook.output.split(separator: "\n").count == 12, "\(hook)")
@@ -226,7 +226,7 @@ struct RegistrationChangeTests {
         let line =
             "net.example.game0: essential packs are staged: the deadline passed while waiting"
         #expect(hook.output.contains(line), "\(hook)")
-        // It is not repeated in the time that is left.
+        // The request is not repeated in the remaining time.
         #expect(server.requests(for: "/game0.json").count == earlier + 1)
     }
 
@@ -321,7 +321,7 @@ struct RegistrationChangeTests {
         let doctor = try await installed.run("doctor")
         #expect(doctor.output.contains("its earlier group has packs in '"), "\(doctor)")
         #expect(try await installed.run("prefetch", "--all").status == 0)
-        // Of another application of the earlier group, which may need the packs.
+        // Another application of the earlier group may need the packs.
         var other = installed.registration
         other.application = try ApplicationID("net.example.painting")
         other.group = try ApplicationGroupID("net.example")
@@ -392,7 +392,7 @@ struct RegistrationChangeTests {
             "\(installed.registration.application): no longer registered, 1 pack removed\n"
         #expect(ending == Program.Ending(status: 0, output: line, error: ""))
         #expect(try installed.staged().isEmpty)
-        // For the next installation.
+        // The link stays for the next installation.
         #expect(FileStatus.isSymbolicLink(installed.container))
     }
 

@@ -17,7 +17,7 @@ struct RepairCommandTests {
             let place = try Directory.open(installed.container.appending("packs/\(pack)"))
             try place.write([1], to: "spoiled.txt", durably: false)
         }
-        // It repairs its own pack first.
+        // The run repairs the pack of its own application first.
         let words = ["repair", "--app", "net.example.wallpaper", "--json"]
         let expected = #"[{"application":"net.example.zoo","pack":"lions"}]"#
         for runs in [1, 0] {

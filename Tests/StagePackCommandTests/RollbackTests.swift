@@ -311,7 +311,7 @@ struct RollbackTests {
         try world.publish(versions[2])
         let application = try ApplicationID("net.example.wallpaper")
         let ending = try await world.run("prefetch", "--quiet") { _ in
-            // It plans now, or has, and waits for the pack.
+            // The run is planning, or has planned, and waits for the lock of the pack.
             try await poll { try container.storedManifest(for: application)?.revision == 3 }
             try lock.withLock { lock in
                 _ = try container.rollBack(try #require(lock), now: 1)
@@ -358,7 +358,7 @@ struct RollbackTests {
         var killed = world
         let generations = world.container.appending("generations/aurora")
         let staging = world.container.appending("staging")
-        // Until one is in place, and readers are not let in yet.
+        // Polls until a generation is in its place, but closed to readers.
         var modes: [UInt32] = []
         for number in 1...40 where !modes.contains(0o700) {
             killed.program.wrapper = [
@@ -375,7 +375,7 @@ struct RollbackTests {
             }
         }
         #expect(modes == [0o700])
-        // That the pack is missing is all that is wrong.
+        // The missing pack is the only problem.
         let problems = try await world.run("doctor").output.split(separator: "\n").filter {
             $0.hasPrefix("problem: ")
         }

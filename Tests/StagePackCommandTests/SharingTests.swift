@@ -219,7 +219,7 @@ struct SharingTests {
         let lock = try FileLock.attempt(file, mode: .exclusive)
         let arguments = ["prefetch", "--hook", "--deadline", "4"] + world.source
         let ending = try await world.program.run(arguments)
-        // It returned, although the lock is still held.
+        // The command returned although the lock is still held.
         _ = consume lock
         #expect(ending.status == 0)
         let isStaged = try container.reader.currentGeneration(of: .aurora) != nil

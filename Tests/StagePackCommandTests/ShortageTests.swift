@@ -268,7 +268,7 @@ struct ShortageTests {
 
     @Test(.strace, arguments: Array(stride(from: 4, through: 60, by: 4)))
     func aHookThatGetsNoMemoryCannotHurt(_ beyond: Int) async throws {
-        // So many times memory is mapped before the program begins; it may be one more or less.
+        // The number of mappings before the program begins may differ by one.
         let moment = try await mappings() + beyond - 8
         try await expectHarmless("mmap:error=ENOMEM:when=\(moment)+", of: "mmap")
     }

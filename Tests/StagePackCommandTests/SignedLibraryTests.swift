@@ -26,7 +26,7 @@ struct SignedLibraryTests {
         target.registration?.trust = .root(path: root.string)
         var options = StagerOptions { Int64(Date().timeIntervalSince1970) }
         options.transfer.retry.maximumAttempts = 1
-        // On a thread of the tests' process root decodes nothing.
+        // As root, archives are unpacked only in a separate process.
         options.unpacking = .process(
             try Program.path,
             arguments: ["stagepack", "unpack-service"]

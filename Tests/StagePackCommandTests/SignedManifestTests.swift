@@ -258,7 +258,7 @@ struct SignedManifestTests {
         let writable = try await world.run("prefetch", "--attempts", "1")
         #expect(writable.status == 11, "\(writable)")
         #expect(writable.error.contains("alone can write, found mode 0664"), "\(writable)")
-        // Its root is unknown, so that no pack may be staged without one.
+        // The application's root is unknown, so no pack may be staged without it.
         let forged = try world.world.manifest(of: [try .small(.aurora, version: 9)])
         world.server.answer("/signed/manifest.json", with: .content(forged))
         let unsigned = try await world.world.program.run([

@@ -303,7 +303,7 @@ struct SigningTests: PublisherSuite {
             "rotate manifest.json --key ../offline.pem --key ../next.pem --add ../next.pem --remove \(online)"
         )
         #expect(try await roles() == ["roles: root, targets", "roles: snapshot, timestamp"])
-        // Of the roles that a key has, the new one gets those alone that the other one loses.
+        // The new key gets only those roles that the removed key loses.
         let next = try await firstDigits(ofKeyIn: "../next.pem")
         try await succeed(
             "rotate manifest.json --key ../offline.pem --key ../next.pem --key ../part.pem "

@@ -48,7 +48,7 @@ struct StagingServiceTests {
         target.registration = registration
         var options = StagerOptions { Int64(Date().timeIntervalSince1970) }
         options.transfer.retry.maximumAttempts = 1
-        // On a thread of the tests' process root decodes nothing.
+        // As root, archives are unpacked only in a separate process.
         options.unpacking = .process(
             try Program.path,
             arguments: ["stagepack", "unpack-service"]
@@ -231,7 +231,7 @@ struct StagingServiceTests {
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         let service = StagingService(try request(world), logger: logger) { update in
             guard case .pack = update, !isPublished.load(ordering: .relaxed) else { return }
-            // As a terminal that stands still: until the pack is there, or far too long.
+            // Blocks like a terminal that is stopped: until the pack is published, or for far too long.
             for _ in 0..<30_000 {
                 if FileStatus.exists(container.appending("packs/aurora")) {
                     sawPublished.store(true, ordering: .relaxed)

@@ -24,7 +24,7 @@ struct StagingWorld: Sendable {
 
     /// The way in which the server sends a response for the pack.
     enum Sending: Sendable {
-        /// So many bytes per second.
+        /// Sends at a rate, in bytes per second.
         case slowly(Int = 256 << 10)
         /// The first bytes, and the others when a gate is open.
         case held(Gate)
@@ -88,7 +88,7 @@ struct StagingWorld: Sendable {
         }
     }
 
-    /// Has the server send as fast as it can from the next request on.
+    /// Makes the server send at full speed from the next request on.
     func speedUp() throws {
         let server = installed.world.server
         for pack in archives { server.answer(pack.path, with: .content(pack.archive)) }
@@ -130,7 +130,7 @@ struct StagingWorld: Sendable {
         }
     }
 
-    /// Waits until so many megabytes have arrived.
+    /// Waits until `megabytes` megabytes were received.
     func wait(forMebibytes count: Int) async throws {
         try await poll("\(count) MiB never arrive") { bytesReceived >= count << 20 }
     }
@@ -161,7 +161,7 @@ struct StagingWorld: Sendable {
         return try await program.run(arguments, body: body)
     }
 
-    /// Runs the command and kills it when so many megabytes have arrived; later requests are answered at full speed.
+    /// Runs the command and kills it when `megabytes` megabytes were received; later responses have full speed.
     func fetchKilled(
         afterMebibytes count: Int,
         by wrapper: [String] = [],
@@ -175,7 +175,7 @@ struct StagingWorld: Sendable {
         #expect(ending.status == Program.killed, "\(ending)")
     }
 
-    /// Has a worker of the daemon's stage the pack; returns the number of the task.
+    /// Requests that a worker of the daemon stages the pack; returns the number of the task.
     func ask(_ client: ControlClient) async throws -> Int64 {
         try await client.stage([pack], of: installed)
     }
@@ -214,8 +214,8 @@ struct StagingWorld: Sendable {
 }
 
 extension ControlClient {
-    /// Has a worker stage packs of an application, without a client that carries it out; returns the number
-    /// of the task.
+    /// Requests that a worker stages packs of an application, and does not stage them itself if the daemon fails;
+    /// returns the number of the task.
     func stage(
         _ packs: [String],
         of installed: Installed,

@@ -21,7 +21,7 @@ struct StolenKeyTests {
 
     @Test func theKeyOfTheTimestampFreezes() async throws {
         var world = try await world(isUpdated: true)
-        // It names the old snapshot for ever.
+        // The timestamp names the old snapshot for ever.
         world.repository.listedSnapshot = 2
         try world.repository.publish([.timestamp])
         world.serve()
@@ -69,7 +69,7 @@ struct StolenKeyTests {
         world.repository.contents["targets"] = [
             "manifest.json": try world.world.manifest(of: [pack])
         ]
-        // In the place of the version that the snapshot names, and of the next one.
+        // The forged manifest is published as the version that the snapshot names, and as the next one.
         world.repository.targets["targets"]?.version = 1
         try world.repository.publish([.targets])
         try world.repository.publish([.targets])

@@ -146,8 +146,8 @@ struct StrangerTests {
             _ = try await Self.succeed(world, "remove", "levels")
             _ = try await Self.succeed(world, "fetch", "levels", "--quiet")
         }
-        // It had what readers need, and nothing of what is on its way. (A generation that is being removed
-        // can be met while it is moved.)
+        // The process could open the files that readers need, and no unfinished ones. (It can meet a generation while that is
+        // moved to be removed.)
         #expect(locked.contains("generations/levels/1-*/lease"))
         let forbidden = locked.filter {
             $0.contains(#/^staging\/levels\.\*|^locks\/.|^downloads\/.*\.lock$/#)

@@ -238,7 +238,7 @@ struct TasksAddTests {
         }
     }
 
-    /// Without a daemon, which would name a transfer that does not exist.
+    /// The test has no daemon, since that would return a transfer that does not exist.
     @Test(arguments: [
         "http://127.0.0.1/a b", "http://127.0.0.1/\u{E9}", "http:///a", "ftp://127.0.0.1/a",
     ])
@@ -248,7 +248,7 @@ struct TasksAddTests {
         #expect(ending.error.hasPrefix("stagepack: error: expected a"), "\(ending)")
     }
 
-    /// Has a transfer wait for a reason, and expects the words of `stagepack tasks` for it.
+    /// Shows a transfer that waits for a reason, and expects the words of `stagepack tasks` for it.
     private func expect(_ reason: PendingReason, toBeShownAs text: String) async throws {
         try await withTasks(1) { installed, daemon, _ in
             var event = SessionEvent(.changed, time: .now)

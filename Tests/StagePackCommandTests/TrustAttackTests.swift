@@ -285,7 +285,7 @@ struct StoredTrustTests {
         record.text = String(decoding: forged, as: UTF8.self)
         try container.store(record, for: application)
         #expect(try await world.run("plan", "--offline").status == 17)
-        // Neither is it where the server does not answer.
+        // The stored manifest is not accepted if the server does not respond, either.
         world.server.answer("/signed/metadata/3.root.json", with: .status(503))
         let unreachable = try await world.run("fetch", "dunes", "--attempts", "1")
         #expect(unreachable.status == 17, "\(unreachable)")
@@ -401,7 +401,7 @@ struct TrustReportTests {
         #expect(doctor.status == 3)
         #expect(doctor.output.contains("problem: trust of net.example.wallpaper: stale since"))
         #expect(try await world.run("load", "aurora").status == 0)
-        // Neither is a server that does not answer a way to stage more.
+        // A server that does not respond cannot cause more to be staged, either.
         world.server.answer("/signed/metadata/2.root.json", with: .status(503))
         try await world.refuse("version 3 of the timestamp metadata expired at")
     }

@@ -71,7 +71,7 @@ struct WhyTests {
         let sorted = try await self.packs(world).sorted { $0.id < $1.id }
         #expect(sorted == [early, late, rare])
 
-        // Neither of the two is about the packs that failed.
+        // The next two runs do not concern the failed packs, whose decisions stay.
         try await world.succeed("prefetch", "--essential", "--event", "install")
         let present = decision(
             "early",
@@ -170,7 +170,7 @@ struct WhyTests {
 }
 
 extension World {
-    /// Runs the program in a time zone so many seconds east of UTC, on a machine that is in that zone: root believes no `TZ`.
+    /// Runs the program with /etc/localtime `seconds` east of UTC; as root, stagepack ignores `TZ`.
     fileprivate mutating func moveEast(by seconds: UInt16) throws {
         // RFC 8536: a header with the numbers of entries, one type of local time, and its name.
         var zone = Array("TZif".utf8) + [UInt8](repeating: 0, count: 16)

@@ -32,7 +32,7 @@ struct WithdrawnFetchTests {
     /// Returns a fetcher that stages in this process.
     private func engine(of installed: Installed) throws -> EngineFetcher {
         var options = StagerOptions { Int64(Date().timeIntervalSince1970) }
-        // On a thread of the tests' process root decodes nothing.
+        // As root, archives are unpacked only in a separate process.
         options.unpacking = .process(
             try Program.path,
             arguments: ["stagepack", "unpack-service"]

@@ -99,7 +99,7 @@ struct WithdrawnStagingTests {
             try await poll("the session stays") { try await client.sessions().isEmpty }
             #expect(try await client.tasks().isEmpty)
 
-            // Without the option, the daemon continues it.
+            // Without --withdraw, the daemon continues the transfer after SIGINT.
             let left = try await program.run(fetch) { running in
                 try await poll("no task is there") { try await !client.tasks().isEmpty }
                 try await poll("nothing arrives") { world.bytesReceived > 0 }

@@ -148,7 +148,7 @@ import WallpaperStore
     @Test func manyCallersGetTheOnePackThatIsPublished() async throws {
         let count = Count()
         let fetcher = SampleFetcher { [container] id, _, _ in
-            // Of concurrent fetches the lock of the pack lets one publish, as those of the engine do.
+            // Only one of several concurrent fetches publishes the pack, as with the lock of the engine.
             guard count.increment() == 1 else {
                 while try ContainerReader.open(container.path)?.currentGeneration(of: id) == nil {
                     await Task.yield()

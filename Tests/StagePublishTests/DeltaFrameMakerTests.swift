@@ -210,7 +210,7 @@ struct DeltaPlanTests {
             #expect(segment.offset + Int64(segment.length) <= 1000 << 16)
             for frame in group.frames where frame >= 300 {
                 let place = Int64(frame - 300) << 16
-                // Also a megabyte around it.
+                // The segment includes a megabyte around the position.
                 #expect(segment.offset <= max(0, place - 1_000_000))
                 let end = min(1000 << 16, place + 1_065_536)
                 #expect(end <= segment.offset + Int64(segment.length))

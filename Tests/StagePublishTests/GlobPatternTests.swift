@@ -44,7 +44,7 @@ import Testing
         #expect(try GlobPattern(pattern).excludes(path) == isExcluded)
     }
 
-    /// Of '/tmp/build', of which the recipe selects 'build'.
+    /// The recipe selects 'build' in '/tmp'.
     @Test func directoriesAboveASourceExcludeNothing() throws {
         #expect(try !GlobPattern("**/tmp").excludes("/tmp/build/a", below: 1))
         #expect(try GlobPattern("**/build").excludes("/tmp/build/a", below: 1))

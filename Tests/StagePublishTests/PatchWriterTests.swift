@@ -71,7 +71,7 @@ struct PatchWriterTests {
         #expect(try store.directory().directory("d") == nil)
         let content = try self.bytes(of: second, notIn: first)
         #expect(try decoded(patch, from: first, to: second) == content)
-        // One part, whose table has few bytes.
+        // The patch has one part, whose table has few bytes.
         #expect(ByteCount(content.count) == patch.windowSize)
         let prefix = try self.bytes(of: first, notIn: second)
         #expect(ByteCount(prefix.count) == patch.prefixSize)
@@ -166,7 +166,7 @@ struct PatchWriterTests {
         )
         #expect(again.first?.delta?.patch == patch)
         #expect(try store.names(in: "p").count == 1)
-        // With room for all in one part.
+        // The default part size has room for all changes in one part.
         try store.directory("p").remove(try #require(FilePath(patch.url).lastComponent))
         let whole = try await DeltaSetWriter(width: 2).write(
             to: store.stored(second),
@@ -330,7 +330,7 @@ struct PatchWriterTests {
         let name = try #require(FilePath(patch.url).lastComponent)
         try store.directory("p").write(bytes, to: name, durably: false)
         #expect(try store.stored(second).reference.deltas.first?.patch == nil)
-        // It is made anew.
+        // The patch is made again.
         let update = try await DeltaSetWriter(width: 2).write(
             to: store.stored(second),
             from: [first.index],

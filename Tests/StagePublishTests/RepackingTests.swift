@@ -67,7 +67,7 @@ struct RepackingTests {
         // A client with the first version downloads the new file only.
         let estimate = UpdateEstimate(from: first.index, to: second.index)
         #expect(estimate.bundleBytes == ByteCount(70_000) && estimate.requests == 1)
-        // Neither of them has remains of the run.
+        // Neither of the two stores has remains of the run.
         #expect(try store.names(in: "b").count == 3)
         try await collect(keeping: second)
         #expect(try store.names(in: "b") == second.index.bundles.map { "\($0.digest)" }.sorted())
@@ -91,7 +91,7 @@ struct RepackingTests {
             }
             try store.directory("b").write(bytes, to: name, durably: false)
             let second = try await store.package(files, version, after: first.index)
-            // Of unchanged files the same bundle is made, which replaces the damaged one.
+            // For unchanged files the same bundle is made again, which replaces the damaged one.
             let isReplaced = version == "unchanged"
             #expect((second.index == first.index) == isReplaced)
             #expect(
@@ -128,7 +128,7 @@ struct RepackingTests {
         #expect(hidden == [])
     }
 
-    /// Of two bundles, one is damaged.
+    /// One of two bundles is damaged.
     @Test func otherBundlesAreStillPackedAnew() async throws {
         let first = try await store.package(old, "old")
         var files = old
@@ -198,7 +198,7 @@ struct RepackingTests {
         let set = try store.deltaSet(of: second)
         let known = Set(first.index.frames.map(\.digest))
         #expect(set.frames.allSatisfy { !known.contains(second.index.frames[$0.position].digest) })
-        // Of new frames, those with delta frames come last, and then the copied ones.
+        // New frames come first, those without delta frames before those with; copied frames come last.
         let order = second.index.frames.indices.sorted { left, right in
             let (left, right) = (second.index.frames[left], second.index.frames[right])
             return (left.bundle, left.offset) < (right.bundle, right.offset)

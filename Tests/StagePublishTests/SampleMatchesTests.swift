@@ -42,7 +42,7 @@ struct SampleMatchesTests {
         }
     }
 
-    /// Of content that occurs everywhere, only a few locations are kept.
+    /// Only a few locations are kept of content that occurs everywhere.
     @Test func fewPlacesOfASampleAreKept() {
         let samples = sampler.samples(of: noise(100_000).span)
         var matches = SampleMatches(sampler: sampler, samples: [3: samples])

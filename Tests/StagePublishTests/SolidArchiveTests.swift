@@ -61,7 +61,7 @@ struct SolidArchiveTests {
         for level in [19, 1] {
             let store = try IndexedStore("store \(level)")
             let old = try await store.package(all, "all \(level)") { $0.level = level }
-            // It would be no smaller than the frames.
+            // The archive would be no smaller than the frames.
             #expect(old.archive == nil)
             let pack = try await store.package(films, "films \(level)", after: old.index) {
                 $0.level = level

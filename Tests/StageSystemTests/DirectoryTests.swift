@@ -99,7 +99,7 @@ struct DirectoryTests {
         #expect(try bytes(of: root.path.appending("file")) == [1])
     }
 
-    /// As on a file system that cannot refuse to replace a name, such as many of FUSE.
+    /// Simulates a file system that cannot refuse to replace a name, such as many of FUSE.
     @Test
     func aNameThatIsTakenIsNotReplacedWhereTheKernelCannotRefuseIt() async {
         await #expect(processExitsWith: .success) {

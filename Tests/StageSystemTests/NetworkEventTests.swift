@@ -123,7 +123,7 @@ struct NetworkEventTests {
         }
         #expect(first == [.added(entry)])
         #expect(Self.events(in: Self.route(25)) == [.removed(entry)])
-        // Another program has set it.
+        // The route was set by another program.
         #expect(Self.events(in: Self.route(origin: 16)) == first)
         let others: [[UInt8]] = [
             Self.route(prefixes: (25, 0)), Self.route(prefixes: (24, 32)), Self.route(service: 8),
@@ -171,7 +171,7 @@ struct NetworkEventTests {
         }
     }
 
-    /// By NETLINK_ROUTE.
+    /// Netlink family NETLINK_ROUTE.
     @Test(.netlink(family: 0)) func listeningToTheNetworkWaitsForNothing() throws {
         let events = try NetworkEvents()
         _ = try events.takePending()

@@ -53,7 +53,7 @@ struct ThrottleTests {
     @Test func noReportIsMadeMeanwhile() async throws {
         let throttle = Throttle(interval: .milliseconds(300))
         throttle.run { [reports] in reports.add(0) }
-        // Until the second report of a pair is pending, also on a machine that was late.
+        // Repeats until the second report of a pair is pending, since a slow machine may miss this.
         var (before, after): ([Int], [Int])
         var number = 0
         repeat {

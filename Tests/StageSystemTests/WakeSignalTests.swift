@@ -29,7 +29,7 @@ struct WakeSignalTests {
         #expect(DeviceEvents.fields([]).isEmpty)
     }
 
-    /// By NETLINK_KOBJECT_UEVENT.
+    /// Netlink family NETLINK_KOBJECT_UEVENT.
     @Test(.netlink(family: 15)) func listeningToDevicesWaitsForNothing() throws {
         let events = try DeviceEvents()
         let isAffected = events.takeAll(of: "no such class")

@@ -28,7 +28,7 @@ extension Trait where Self == AloneTrait {
     package static var alone: Self { Self() }
 }
 
-/// Lets one test run at a time, in the order in which they come.
+/// A queue of tests, of which one runs at a time.
 private final class Turns: Sendable {
     static let shared = Turns()
 

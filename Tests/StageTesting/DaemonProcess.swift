@@ -66,7 +66,7 @@ package final class DaemonProcess: Sendable {
             .write(Array(json.utf8), to: "config.json", durably: false)
     }
 
-    /// Lets other users enter the daemon's directory, as they may below `/var/lib`.
+    /// Makes the daemon's directory accessible for other users, as it is below `/var/lib`.
     package func letOthersPass() throws {
         for path in [directory, directory.removingLastComponent()] {
             let name = try #require(path.lastComponent)

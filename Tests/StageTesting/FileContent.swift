@@ -10,7 +10,7 @@ package func text(of path: FilePath) throws -> String {
 /// The content of a file.
 package func bytes(of path: FilePath) throws -> [UInt8] {
     let file = try File.open(reading: path)
-    // Not by its size: what the kernel makes up has none.
+    // The size is not used: files that the kernel generates have none.
     var content: [UInt8] = []
     var buffer = [UInt8](repeating: 0, count: 1 << 20)
     while case let count = try file.read(into: &buffer, at: Int64(content.count)), count > 0 {

@@ -43,7 +43,7 @@ final class Listener: Sendable {
         }
     }
 
-    /// Has no further connection accepted.
+    /// Stops accepting connections.
     func stop() {
         state.withLock { state in
             guard state == .accepting else { return }
@@ -54,7 +54,7 @@ final class Listener: Sendable {
 }
 
 extension Listener {
-    /// Has one request of each connection served, on a thread of its own, and the connection closed.
+    /// Serves one request of each connection on a separate thread, and closes the connection.
     func serveOne(_ serve: @escaping @Sendable (RequestHead, inout Socket) -> Void) {
         accept { connection in
             Thread.start {

@@ -92,7 +92,7 @@ package final class MockBus: Sendable {
     /// Stops the bus in its tracks: connections are accepted, and nothing is answered.
     package func freeze() throws { try send("STOP") }
 
-    /// Lets the bus continue after ``freeze()``.
+    /// Continues the bus after ``freeze()``.
     package func thaw() throws { try send("CONT") }
 
     private func send(_ signal: String) throws {

@@ -8,13 +8,13 @@ import Testing
 /// A system call filter in front of the program answers in place of the kernel: it reports an older version of Landlock, or
 /// none. The program then requests fewer restrictions, and this machine's kernel enforces only those, as the old one would.
 package enum OldKernel: Hashable, Sendable, CustomTestStringConvertible {
-    /// One that has this version of Landlock.
+    /// A kernel with this version of Landlock.
     case landlock(version: Int)
-    /// One without Landlock.
+    /// A kernel without Landlock.
     case withoutLandlock
-    /// One without filters of system calls.
+    /// A kernel without filters of system calls.
     case withoutFilters
-    /// One that hands out no process at the other end of a socket (before Linux 6.5).
+    /// A kernel that does not identify the process at the other end of a socket (before Linux 6.5).
     case withoutPeerProcesses
 
     /// The words for a test's arguments.

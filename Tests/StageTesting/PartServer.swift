@@ -53,10 +53,10 @@ package final class PartServer: Sendable {
         )
     }
 
-    /// Cuts the connections of the next parts after so many bytes each.
+    /// Cuts the connections of the next parts, each after one of the numbers of bytes.
     package func cut(after counts: [Int]) { state.withLock { $0.cuts += counts } }
 
-    /// Has parts read with a pause after every 64 KiB.
+    /// Pauses after every 64 KiB while parts are read.
     package func slowDown(milliseconds: Int) {
         state.withLock { $0.pause = UInt32(milliseconds) * 1000 }
     }
@@ -64,7 +64,7 @@ package final class PartServer: Sendable {
     /// Keeps the next answers to completions, which are made, from being sent.
     package func loseCompletions(_ count: Int) { state.withLock { $0.lostCompletions = count } }
 
-    /// Has requests answered by what `body` returns for them, heads and all, unless that is `nil`.
+    /// Responds to requests with the text that `body` returns for them, including the head, unless it is `nil`.
     package func replace(_ body: @escaping @Sendable (RequestHead) -> String?) {
         state.withLock { $0.replacements.append(body) }
     }

@@ -30,7 +30,7 @@ package func pollForValue<Value>(
         if let value = try await value() { return value }
         try #require(clock.now < deadline, comment, sourceLocation: sourceLocation)
         try await Task.sleep(for: pause)
-        // It may be a request to a daemon, which other tests beside this one need the processors for.
+        // The condition may be a request to a daemon, for which other tests need the processors.
         pause = min(pause * 1.25, .milliseconds(50))
     }
 }

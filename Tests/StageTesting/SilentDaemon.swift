@@ -5,9 +5,9 @@ import Synchronization
 package final class SilentDaemon: Sendable {
     /// The point at which it falls silent.
     package enum Silence: CaseIterable, Sendable {
-        /// It accepts clients, and reads their requests.
+        /// The daemon accepts clients, and reads their requests, but does not respond.
         case afterAccepting
-        /// It takes no client in, and its queue has room for none.
+        /// The daemon accepts no clients, and its listen queue is full.
         case fullQueue
     }
 

@@ -92,7 +92,7 @@ struct Socket {
         }
     }
 
-    /// Reads so many bytes, or fewer where the connection ends before.
+    /// Reads `count` bytes, or fewer if the connection ends before.
     mutating func read(_ count: Int) -> [UInt8] {
         while buffered.count < count {
             var bytes = [UInt8](repeating: 0, count: 64 << 10)
@@ -187,7 +187,7 @@ struct Socket {
         while unsafe recv(descriptor, &bytes, bytes.count, 0) > 0 {}
     }
 
-    /// Has the connection reset when it is closed.
+    /// Resets the connection when it is closed.
     func resetOnClose() {
         var option = linger(l_onoff: 1, l_linger: 0)
         let size = socklen_t(MemoryLayout<linger>.size)

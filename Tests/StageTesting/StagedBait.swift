@@ -3,9 +3,9 @@ package import SystemPackage
 
 /// A file that a daemon says is a finished download, and which is not its to give.
 package enum StagedBait: String, CaseIterable, Sendable {
-    /// In another directory.
+    /// A file in another directory.
     case elsewhere
-    /// In another directory, by a path through the daemon's own.
+    /// A file in another directory, by a path through the daemon's own.
     case outByDots
     /// A symbolic link in the daemon's directory.
     case link
@@ -13,7 +13,7 @@ package enum StagedBait: String, CaseIterable, Sendable {
     case secondName
     /// No file.
     case directory
-    /// In a directory that all users may write.
+    /// A file in a directory that all users may write.
     case openDirectory
 
     /// Makes the files `staged/1` and `precious` in a directory as the daemon would have them, and

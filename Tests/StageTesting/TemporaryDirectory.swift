@@ -22,7 +22,7 @@ package struct TemporaryDirectoryTrait: TestTrait, SuiteTrait, TestScoping {
     /// `true` if the directory will hold more than about ten megabytes.
     let isLarge: Bool
 
-    /// In memory where the system has such a place: tests make and remove thousands of small files.
+    /// A directory in memory, if the system has one: tests make and remove thousands of small files.
     private var place: FilePath {
         guard !isLarge else { return "/var/tmp" }
         let memory = try? Directory.open("/dev").status("shm")

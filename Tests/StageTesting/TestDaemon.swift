@@ -104,7 +104,7 @@ package final class TestDaemon: Sendable {
     /// Says that finished downloads are in this directory from now on.
     package func stage(in directory: String) { state.withLock { $0.staged = directory } }
 
-    /// The requests so far, but for those by which clients find the daemon.
+    /// The received requests, without those that only discover the daemon.
     package var requests: [Request] { state.withLock { $0.requests } }
 
     /// The number of accepted connections.

@@ -50,10 +50,10 @@ package final class UploadServer: Sendable {
         "http://\(host):\(port)\(path)"
     }
 
-    /// Cuts the connections of the next requests with a body after so many bytes each.
+    /// Cuts the connections of the next requests with a body, each after one of the numbers of bytes.
     package func cut(after counts: Int...) { state.withLock { $0.cuts += counts } }
 
-    /// Has bodies read with a pause after every 64 KiB, or at once.
+    /// Pauses after every 64 KiB while bodies are read, or not if `false`.
     package func slowDown(_ isSlow: Bool = true, milliseconds: Int = 2) {
         state.withLock { $0.pause = isSlow ? UInt32(milliseconds) * 1000 : 0 }
     }
@@ -61,10 +61,10 @@ package final class UploadServer: Sendable {
     /// Answers the bodies of requests without credentials with a challenge, and forgets them.
     package func challenge() { state.withLock { $0.isGuarded = true } }
 
-    /// Sends so many interim answers for every 64 KiB of a body.
+    /// Sends `count` interim responses for every 64 KiB of a body.
     package func tellProgress(_ count: Int) { state.withLock { $0.progressAnswers = count } }
 
-    /// Has answers to bodies that are complete wait until this is called with `false`.
+    /// Delays responses to complete bodies until this is called with `false`.
     package func holdAnswers(_ areHeld: Bool = true) {
         state.withLock { $0.areAnswersHeld = areHeld }
     }
@@ -72,7 +72,7 @@ package final class UploadServer: Sendable {
     /// Keeps the next answers to bodies that are complete from being sent.
     package func loseAnswers(_ count: Int) { state.withLock { $0.lostAnswers = count } }
 
-    /// Has requests answered by what `body` returns for them, heads and all, unless that is `nil`.
+    /// Responds to requests with the text that `body` returns for them, including the head, unless it is `nil`.
     package func replace(_ body: @escaping @Sendable (RequestHead) -> String?) {
         state.withLock { $0.replacements.append(body) }
     }
@@ -102,7 +102,7 @@ package final class UploadServer: Sendable {
             state.heads.append(head)
             return state.replacements
         }
-        // They may ask the server.
+        // A replacement may call methods of the server, so the lock is not held.
         if let replacement = replacements.lazy.compactMap({ $0(head) }).first {
             if !replacement.isEmpty { _ = socket.send(Array(replacement.utf8)) }
             return socket.lingerOn()

@@ -48,12 +48,12 @@ package struct Wire: Sendable {
         socket.exchange(with: Socket(server))
     }
 
-    /// Has the connection end with a reset instead of an orderly close.
+    /// Resets the connection at its end, instead of an orderly close.
     package func reset() { socket.resetOnClose() }
 }
 
 extension Answer {
-    /// Lets `script` answer the request.
+    /// Returns a response that `script` sends.
     package static func script(_ script: @escaping @Sendable (Wire) -> Void) -> Answer {
         Answer(content: []).with { $0.script = script }
     }

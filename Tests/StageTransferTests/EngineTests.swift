@@ -255,7 +255,7 @@ import Testing
         #expect(error == .unreachable(url: server.url("/pack"), .timeout, detail: detail))
     }
 
-    /// At a byte a second the first buffer of all transfers is the last for hours.
+    /// At a byte a second, the first buffer would use up the bandwidth of all transfers for hours.
     @Test func theBandwidthIsShared() async throws {
         let content = noise(200_000)
         server.answer("/pack", with: .content(content))
@@ -332,7 +332,7 @@ import Testing
 
     @Test func cancellingLeavesWhatCanBeResumed() async throws {
         let content = noise(1 << 20)
-        // Also bytes that are fewer than a transfer that goes on reports at once.
+        // The bytes are reported even if they are fewer than a running transfer reports at once.
         let count = 500_000
         server.answer(
             "/pack",

@@ -52,7 +52,7 @@ import Testing
     @Test(arguments: [false, true])
     func aShortDocumentMayArriveMoreSlowlyThanLargeContent(isChunked: Bool) async throws {
         let document = noise(3000)
-        // It takes 2.5 seconds at least, and stalls at an eighth of this rate.
+        // The response takes 2.5 seconds at least, and stalls at an eighth of this rate.
         let answer = Answer.content(document).slowed(to: 1200)
         server.answer("/manifest", with: isChunked ? answer.chunked() : answer)
         var configuration = TransferConfiguration.single

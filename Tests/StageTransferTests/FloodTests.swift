@@ -75,7 +75,7 @@ import Testing
                         detail: "the transfer stalled for 2 seconds"
                     )
             )
-            // It is passed over without being kept: only time ends it.
+            // The client discards the flood, so only the time limit ends it.
             return
         }
         #expect(server.counts(for: "/pack").bytes < Self.mostSent)

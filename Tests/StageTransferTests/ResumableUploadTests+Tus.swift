@@ -3,7 +3,7 @@ import Testing
 
 @testable import StageTransfer
 
-/// Those of tus 1.0.
+/// Resumable uploads by tus 1.0.
 extension ResumableUploadTests {
     @Test func aTusUploadIsCreatedSentAndEnded() {
         var machine = machine(.tus)
@@ -120,7 +120,7 @@ extension ResumableUploadTests {
         #expect(detail.contains("'Tus-Resumable'"))
     }
 
-    /// It is all of the request, and repeated like one.
+    /// The creation is the whole request, and is repeated like one.
     @Test func theCreationOfAnEmptyTusUploadMayHaveBeenActedOn() {
         for isIdempotent in [true, false] {
             var machine = machine(.tus, size: 0) { $0.repeatsTransientAnswers = isIdempotent }

@@ -177,7 +177,7 @@ import Testing
         let offer = head(104, "Location: https://b.example/u")
         #expect(machine.take(interim: offer, from: origin)?.url == "https://b.example/u")
         #expect(machine.resource?.isNamedByOrigin == false)
-        // One of the question leads to the same upload.
+        // A redirect of the request for the offset leads to the same upload.
         machine = self.machine(at: resource())
         _ = machine.begin()
         machine.noteRedirect(isAtOrigin: false)

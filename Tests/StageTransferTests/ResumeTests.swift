@@ -336,7 +336,7 @@ import Testing
         let part = try open(boot: boot)
         let received = part.length
         var configuration = TransferConfiguration.single
-        // Without the last checkpoint, as after a kill.
+        // The state without the last checkpoint, as after a kill.
         configuration.checkpoint.smallest = .mebibytes(100)
         let error = await failure(of: request, to: part, configuration)
         #expect(error != nil)

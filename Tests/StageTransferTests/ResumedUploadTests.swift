@@ -112,7 +112,7 @@ import Testing
         let receipt = try await upload(noise(1 << 20), request)
         #expect(receipt.response.status == 201)
         #expect(plain.methods == ["POST"])
-        // And no other request is sent after a body that was cut.
+        // No other request is sent after a body that was cut.
         plain.cut(after: 10)
         let again = try await upload(noise(32 << 20), request)
         #expect(again.response.status == 201)
@@ -203,7 +203,7 @@ import Testing
         let received = Atomic<Int>(-1)
         request.keepResource = { [server] resource in
             kept.append(resource)
-            // Until all has arrived that the kernel had to send; all of the body, if that did not wait.
+            // Polls until everything has arrived that the kernel had to send: the whole body, if that did not wait.
             let count = try? await pollUntilUnchanged { server.received }
             if kept.all.count == 1 { received.store(count ?? .max, ordering: .relaxed) }
         }
@@ -352,7 +352,7 @@ import Testing
         _ = try await upload([1, 2], request)
         #expect(server.methods == ["POST", "PATCH"])
         #expect(server.requests.map { $0["authorization"] } == ["x", nil])
-        // Nor does the next process.
+        // The next process does not send the credentials to that server, either.
         request.resource = kept.all.first ?? nil
         _ = try await upload([1, 2], request)
         #expect(server.methods == ["POST", "PATCH", "HEAD"])

@@ -198,7 +198,7 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
         var other = Story(1, history: story.history)
         let wait = other.begin()
         #expect(wait == .wait(.seconds(31), .server))
-        // Another transfer was refused again: the server may mean that one.
+        // Another transfer was refused again: the server may mean this one, too.
         other.history.recordDelay(of: "host0", lasting: .seconds(60))
         let next = other.waited(.seconds(31))
         #expect(next == .attempt(mirror: 0, isRanged: true))
@@ -516,7 +516,7 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
             allocator.acquire(3, host: "a", user: 1, priority: 0),
             allocator.acquire(4, host: "a", user: 2, priority: 0),
             allocator.acquire(5, host: "a", user: 2, priority: 0),
-            // Also the last transfer of a user counts against the limit of all users.
+            // The last transfer of a user counts against the limit of all users, too.
             allocator.acquire(6, host: "a", user: 3, priority: 0),
             allocator.acquire(7, host: "a", user: 3, priority: 0),
         ]
@@ -587,7 +587,7 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
         let budget = BandwidthBudget(bytesPerSecond: 800, now: start)
         #expect(budget.isOpen(at: start))
         budget.take(500)
-        // 100 bytes were there: the debt of 400 takes half a second.
+        // The budget held 100 bytes; the 400 bytes taken beyond it take half a second at 800 bytes a second.
         #expect(!budget.isOpen(at: start + .milliseconds(490)))
         #expect(budget.isOpen(at: start + .milliseconds(510)))
         // Unused bandwidth accumulates for at most an eighth of a second.

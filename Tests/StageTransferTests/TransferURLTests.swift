@@ -13,7 +13,7 @@ struct TransferURLTests {
         #expect(try TransferURL(url.display).path == "/a/b")
     }
 
-    /// It would be a file in the directory that the process happens to run in.
+    /// Such a URL would name a file in the current directory of the process.
     @Test(arguments: ["file:a/b", "file:a b", "file:.", "file:", "file:///", "file:///\0/a"])
     func aFileWithoutAnAbsolutePathIsRefused(text: String) throws {
         #expect(throws: TransferError.unacceptable(url: text, .url)) { try TransferURL(text) }
@@ -24,7 +24,7 @@ struct TransferURLTests {
     @Test(arguments: ["https://a%2525b.example/c", "https://a%2Eexample/c", "https://a%t/c"])
     func aHostThatIsEncodedIsRefused(text: String) throws {
         #expect(throws: TransferError.unacceptable(url: text, .host)) { try TransferURL(text) }
-        // Of a reference the URL counts that libcurl makes: in that a host is decoded once.
+        // A reference is resolved by libcurl, which decodes its host once.
         let led = try TransferURL("https://a/b").resolving(String(text.dropFirst(6)))
         #expect(led?.text == (text == "https://a%2Eexample/c" ? "https://a.example/c" : nil))
     }

@@ -117,7 +117,7 @@ import Testing
     @Test func whatHasNoLengthDoesNotOutliveItsProcess() async throws {
         try await interrupt(.content(Self.old).chunked())
         #expect(try open().length == .zero)
-        // Nor where a record is there already, of a version that had a length.
+        // The result is the same if a record of a version with a length exists already.
         try await interrupt()
         try await interrupt(.content(Self.new).chunked())
         #expect(try open().length == .zero)

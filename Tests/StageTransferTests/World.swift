@@ -16,7 +16,7 @@ final class TemporaryDirectory: Sendable {
 
     init() throws {
         let name = "stage-\(getpid())-\(String(UInt64.random(in: 0 ... .max), radix: 36))"
-        // In memory where there is such a place: these tests are not about the disk.
+        // A directory in memory, if there is one: these tests do not test the disk.
         let root = (try? Directory.open("/dev/shm"))?.path ?? "/tmp"
         directory = try Directory.make(root.appending(name))
         try directory.markAsUsed()

@@ -139,7 +139,7 @@ import Testing
             try await WebSocket.withConnection(to: url, over: engine, options: options) {
                 _,
                 writer in
-                // It is still being sent when the scope ends.
+                // The message is still being sent when the scope ends.
                 Task { try? await writer.send(.binary(Self.long)) }
                 try await poll { hasBegun.withLock { $0 } }
             }
@@ -195,7 +195,7 @@ import Testing
                 _ in
                 var iterator = messages.makeAsyncIterator()
                 _ = try await iterator.next()
-                // It can send until the buffers of the sockets are full, and no further.
+                // The client can send until the buffers of the sockets are full, but no further.
                 let count = try await pollUntilUnchanged { sent.withLock { $0 } }
                 #expect(count < 64)
             }
