@@ -357,7 +357,7 @@ class Tests:
 
 
 class Unchecked:
-    """Lets requests that break the description pass; only their responses are compared."""
+    """A contract that accepts requests that break the description, and checks only their responses."""
 
     def __init__(self, contract):
         self.check_answer = contract.check_answer
