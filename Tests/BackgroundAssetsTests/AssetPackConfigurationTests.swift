@@ -156,7 +156,7 @@ struct AssetPackConfigurationTests {
         #expect(status == [.downloaded, .upToDate])
         #expect(try first.localVersion(ofAssetPackWithID: "common") == 2)
         #expect(world.server.counts(for: samples[0].path).requests == 0)
-        // Without the registration of the other application, its version does not stay.
+        // If the registration of the other application is removed, its version is forgotten.
         try Directory.open(config.appending("stagepack/apps.d")).remove("net.example.second.json")
         let outdated: AssetPack.Status = [.downloaded, .outOfDate, .updateAvailable]
         #expect(try await first.status(ofAssetPackWithID: "common") == outdated)

@@ -29,7 +29,7 @@ struct AssetPackUpdateTests {
         }
     }
 
-    /// Keeps its first fetch, also when it is cancelled, until the test lets it end.
+    /// Blocks its first fetch, even if that is cancelled, until the test releases it.
     private final class HeldFetcher: PackFetcher {
         private let fetcher: CommandFetcher
         private let calls = Mutex(0)
@@ -77,7 +77,7 @@ struct AssetPackUpdateTests {
         }
     }
 
-    /// Waits until the download of a pack has started, however long a busy machine takes.
+    /// Waits until the download of a pack has started, regardless of the load of the machine.
     private func begin(
         _ updates: some AsyncSequence<AssetPackManager.DownloadStatusUpdate, Never>
     ) async {
@@ -216,7 +216,7 @@ struct AssetPackUpdateTests {
         #expect(await log.phases.last == "cancelled aurora")
     }
 
-    /// A pack that waits sends no update until it goes on.
+    /// A waiting pack sends no update until it continues.
     @Test func progressOfAnotherPackHidesNoPause() async throws {
         var world = try ManagedWorld()
         try world.publish(try ManagedPack("aurora"), try ManagedPack("cirrus"))
@@ -305,7 +305,7 @@ struct AssetPackUpdateTests {
         await #expect(throws: ManagedBackgroundAssetsError.assetPackNotFound(withID: "pack5")) {
             try await manager.remove(assetPackWithID: "pack5")
         }
-        // The cancelled download does not stand in the way of its successor.
+        // The cancelled download does not block its successor.
         world.server.answer(samples[4].path, with: .content(samples[4].archive))
         let pack = try await manager.assetPack(withID: "pack5")
         let following = UpdateLog()

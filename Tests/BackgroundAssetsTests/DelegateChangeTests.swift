@@ -8,7 +8,7 @@ import Testing
 
 @testable import BackgroundAssets
 
-/// Delegates that replace one another while the real daemon has events for them, and lost records.
+/// Delegates that replace each other while the real daemon has events for them, or has lost its records.
 @Suite(.directory, .daemon, .server) struct DelegateChangeTests {
     private static let credential = URLCredential(user: "u", password: "p", persistence: .none)
 

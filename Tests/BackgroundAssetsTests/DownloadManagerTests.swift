@@ -161,7 +161,7 @@ import Testing
         try await poll { try await client.task(3).state == .failed }
         expect(.downloadAlreadyFailed) { try world.manager.cancel(try world.download("missing")) }
         world.manager.delegate = recorder
-        // The delegate receives no event of the first one: it was cancelled here.
+        // The delegate receives no event of the first download: it was cancelled in this process.
         try await recorder.ends(["finished a: /staged/2", "failed missing: 102"], in: world)
         try await world.acknowledged(3)
     }
@@ -313,7 +313,7 @@ import Testing
     }
 }
 
-/// Answers challenges by the method that returns the answer.
+/// A delegate that responds to challenges by the method that returns the credential.
 private final class Keyholder: NSObject, BADownloadManagerDelegate {
     func download(
         _ download: BADownload,

@@ -34,7 +34,7 @@ import Testing
                     Issue.record("two are in control")
                 }
             }
-            // A program must not take it for a download that is scheduled already.
+            // A program must not mistake this error for a download that is scheduled already.
             #expect(error?.errorCode == BAError.exclusiveControlNotAcquired && error?.code == nil)
             other.withExclusiveControl(beforeDate: .now) { isHeld, refusal in
                 #expect(!isHeld && refusal as? BAError == error)
@@ -57,7 +57,7 @@ import Testing
         #expect(try await next.value == 2)
     }
 
-    /// Attempts from time to time would never find the moment between two calls of the other process.
+    /// Periodic attempts would never hit the moment between two calls of the other process.
     @Test(.timeLimit(.minutes(1)))
     func aProcessThatTakesControlAgainAndAgainLeavesOthersTheirTurn() async throws {
         let (one, other) = (try manager(), try manager())

@@ -8,7 +8,7 @@ import Testing
 
 @testable import BackgroundAssets
 
-/// A daemon that names files that it must not hand out.
+/// A daemon that reports paths of files that it must not give to a client.
 @Suite(.directory) struct FalseLocationTests {
     @Test(arguments: StagedBait.allCases)
     func aFileThatIsNotTheDaemonsToGiveIsNotHandedOver(bait: StagedBait) async throws {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import BackgroundAssets
 
-/// The memory of a process of its downloads in progress.
+/// A process's record of its downloads in progress.
 @Suite struct KnownDownloadsTests {
     private static func task(_ id: Int64) -> TransferTask {
         TransferTask(

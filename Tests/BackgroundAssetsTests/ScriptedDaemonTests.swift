@@ -9,7 +9,7 @@ import Testing
 
 @testable import BackgroundAssets
 
-/// The manager with a daemon that answers and loses messages as a test requires.
+/// The manager with a simulated daemon that responds, or loses messages, as a test requires.
 @Suite(.directory) struct ScriptedDaemonTests {
     @Test func eventsAreReportedInOrder() async throws {
         let world = try ScriptedWorld()

@@ -215,7 +215,7 @@ func expect<Value>(
 }
 
 extension URLError.Code {
-    /// The code for a name that cannot be resolved, which a machine without a network may not tell from any other.
+    /// The error code for a name that cannot be resolved; without a network, the resolver may report another one.
     static var ofUnknownName: URLError.Code {
         NetworkRoute.hasDefault ? .cannotFindHost : .notConnectedToInternet
     }

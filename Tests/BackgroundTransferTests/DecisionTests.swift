@@ -6,7 +6,7 @@ import Testing
 
 @testable import StageURLSession
 
-/// The parts that decide and do nothing.
+/// Decisions that perform no input or output.
 struct DecisionTests {
     private let request = TransferRequest(token: "t", kind: .download, url: "http://host/file")
 
@@ -208,7 +208,7 @@ struct DecisionTests {
         #expect(task.original?.httpShouldHandleCookies ?? true == handlesCookies)
     }
 
-    /// Fields that sessions in the process omit do not fail a task of a background session.
+    /// Header fields that sessions in the process omit are omitted from tasks of a background session, too.
     @Test func fieldsOfTheDaemonAreLeftOut() throws {
         let rules = URLSessionConfiguration.background(withIdentifier: "s")
         rules.httpAdditionalHeaders = ["accept-encoding": "gzip", "Expect": "", "X-Session": "1"]
@@ -220,7 +220,7 @@ struct DecisionTests {
         ]
         let own = TaskSpecification(download: request, rules: rules)
         #expect(own.request.headers == ["X-Name": "1"])
-        // The server of another name is not the one that the URL names.
+        // A 'Host' field with another name would address another server than the URL.
         request.allHTTPHeaderFields = ["Host": "other", "Range": "bytes=0-"]
         let other = TaskSpecification(download: request, rules: rules)
         #expect(other.request.headers == ["Host": "other", "Range": "bytes=0-"])

@@ -7,7 +7,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// A daemon that tells of files that are not its to give.
+/// A daemon that reports paths of files that it must not give to a client.
 @Suite(.directory) struct FalseLocationTests {
     @Test(arguments: StagedBait.allCases)
     func aFileThatIsNotTheDaemonsToGiveIsNotHandedOver(bait: StagedBait) async throws {

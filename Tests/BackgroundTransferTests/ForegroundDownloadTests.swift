@@ -138,7 +138,7 @@ struct ForegroundDownloadTests: ForegroundSuite {
         let kept = try await cutDownload(plain.cut(after: 2_000_000))
         let packed = Answer.content(try ArchiveFormat.tarGzip.compress(content))
             .field("Content-Encoding", "gzip")
-        // A range of the encoded form, of the version and total that were asked for.
+        // A range of the encoded form, with the requested version and total size.
         let part = packed.with { answer in
             answer.status = 206
             answer.content = Array(answer.content[..<1_000_000])

@@ -151,7 +151,7 @@ struct ForegroundFailureTests: ForegroundSuite {
             }
         }
 
-        /// The answer of the server, if it is asked.
+        /// The server's response, if the request reaches it.
         var answer: Answer {
             let answer = Answer.content([1, 2, 3, 4])
             return switch self {

@@ -5,7 +5,7 @@ import StageTesting
 import Synchronization
 import Testing
 
-/// Rules of sessions in this process, each of which one test holds to.
+/// Rules of sessions in this process, one for each test.
 @Suite(.server, .directory, .timeLimit(.minutes(5)))
 struct ForegroundRulesTests: ForegroundSuite {
     // MARK: - Tasks
@@ -24,7 +24,7 @@ struct ForegroundRulesTests: ForegroundSuite {
         held.withLock { $0 = task }
         task.resume()
         try await poll { task.state == .suspended }
-        // A request that begins later has its answer meanwhile.
+        // A request that begins later receives its response meanwhile.
         for _ in 0..<10 { _ = try await self.session().data(from: url("/other")) }
         #expect(server.requests(for: "/b").isEmpty)
         task.resume()

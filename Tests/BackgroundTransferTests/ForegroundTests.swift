@@ -65,7 +65,7 @@ struct ForegroundTests: ForegroundSuite {
 
     @Test func aBodyIsDecodedAndItsLengthIsNotExpected() async throws {
         let plain = Data(String(repeating: "wallpaper ", count: 2000).utf8)
-        // Made by gzip(1).
+        // The content compressed by gzip(1).
         let packed = try #require(
             Data(
                 base64Encoded:
@@ -151,7 +151,7 @@ struct ForegroundTests: ForegroundSuite {
         recorder.whenResponding { task.suspend() }
         task.resume()
         try await poll { recorder.lines.contains("response 200, \(size)") }
-        // The connection and both systems' buffers have room for some of it.
+        // The buffers of the connection and of both systems take some of the bytes.
         try await poll { task.state == .suspended }
         let count = try await pollUntilUnchanged { recorder.data.count }
         #expect(count < size / 2)
@@ -180,7 +180,7 @@ struct ForegroundTests: ForegroundSuite {
         #expect(await session.allTasks.isEmpty)
     }
 
-    /// The response of a file is not one over HTTP.
+    /// The response to a request for a file is not an HTTP response.
     @Test func aDataTaskOfAFileBecomesADownloadWithItsResponse() async throws {
         let file = try TemporaryDirectory.required().path.appending("text")
         let url = URL(fileURLWithPath: file.string)
@@ -237,7 +237,7 @@ struct ForegroundTests: ForegroundSuite {
     }
 
     @Test func aLineThatIsNoUnicodeIsRepaired() async throws {
-        // The beginnings of U+0085 and U+2028, without their ends.
+        // The first bytes of U+0085 and U+2028, without the remaining ones.
         server.answer("/a", with: .content([0xC2, 0x0A, 0xE2, 0x80, 0x0D, 0x85, 0xA8]))
         let (bytes, _) = try await session().bytes(from: url("/a"))
         var lines: [String] = []

@@ -7,7 +7,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// Downloads and uploads of a session in this process, and what its requests have in common.
+/// Downloads and uploads of a session in this process, and the common parts of their requests.
 @Suite(.server, .directory, .timeLimit(.minutes(5)))
 struct ForegroundTransferTests: ForegroundSuite {
     // MARK: - Downloads
@@ -173,7 +173,7 @@ struct ForegroundTransferTests: ForegroundSuite {
         session(recorder).uploadTask(with: try request("/a", "PUT"), from: body).resume()
         try await poll { recorder.lines.last == "completed: -" }
         #expect(server.bodies(for: "/a").map(\.count) == [3_000_000, 3_000_000])
-        // The totals begin again with the body.
+        // The totals start again at zero with the body.
         #expect(recorder.sent.filter { $0 == 3_000_000 }.count == 2)
         #expect(recorder.newlySent == 6_000_000)
     }

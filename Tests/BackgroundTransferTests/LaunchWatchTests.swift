@@ -6,9 +6,9 @@ import Testing
 
 @testable import StageURLSession
 
-/// Launched processes whose daemon is gone.
+/// Launched processes whose daemon has ended.
 @Suite(.serialized) struct LaunchWatchTests {
-    /// A handler that creates the session, for a daemon that is not there, and waits for its events.
+    /// A handler that creates the session for a daemon that does not run, and waits for its events.
     private final class Handler: BackgroundURLSessionHandling, Sendable {
         let session = Mutex<URLSession?>(nil)
 

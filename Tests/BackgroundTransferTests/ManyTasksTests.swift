@@ -92,7 +92,7 @@ struct ManyTasksTests {
         let url = try world.url("/late")
         let tasks = (0..<40).map { _ in session.downloadTask(with: url) }
         await session.flush()
-        // No request may be that long.
+        // The description exceeds the limit of a request.
         tasks[7].taskDescription = String(repeating: "x", count: ControlFormat.bodyLimit)
         for task in tasks { task.resume() }
         await session.flush()
@@ -140,7 +140,7 @@ struct ManyTasksTests {
     }
 }
 
-/// The requests that a session makes of its tasks.
+/// The requests that a session sends for its tasks.
 @Suite(.directory)
 struct TaskRequestTests {
     @Test func whatIsAskedForDuringARequestGoesIntoTheNextOne() async throws {
@@ -228,7 +228,7 @@ struct TaskRequestTests {
         let session = URLSession(configuration: configuration)
         let task = session.downloadTask(with: try URL(text: "http://host/file"))
         task.resume()
-        // The clock of the system may jump: the age is that of a clock that does not.
+        // The system's clock may jump, so the age is measured by a monotonic clock.
         session.expireTasks(now: .now + .seconds(900))
         #expect(task.state == .running)
         session.expireTasks(now: .now + .seconds(1001))
@@ -340,7 +340,7 @@ struct TaskRequestTests {
         world.daemon.hold(line)
         task.priority = URLSessionTask.highPriority
         try await poll { world.daemon.requests.contains { $0.line == line } }
-        // Both go into the next request; the daemon has asked nothing by then.
+        // Both changes are in the next request, before which the daemon sends no further challenge.
         world.recorder.state.withLock { $0.challengeAnswer }?()
         task.taskDescription = "described"
         let client = try await ControlClient.discover(

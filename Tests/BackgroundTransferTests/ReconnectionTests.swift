@@ -8,7 +8,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// A session whose daemon comes and goes.
+/// A session whose daemon is stopped and started again.
 @Suite(.directory, .daemon, .server)
 struct ReconnectionTests {
     @Test func aDaemonThatIsStartedLaterIsToldOfEverything() async throws {

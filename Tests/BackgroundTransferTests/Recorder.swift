@@ -28,7 +28,7 @@ final class Recorder: NSObject, URLSessionDownloadDelegate, URLSessionDataDelega
         state.withLock { $0.errors[task.taskIdentifier] }
     }
 
-    /// The number of a task in the lines: tasks are counted as the delegate hears of them.
+    /// The number of a task in the lines: tasks are numbered in the order of the delegate's calls.
     private func number(of task: URLSessionTask) -> Int {
         state.withLock { state in
             let number = state.numbers[task.taskIdentifier] ?? state.numbers.count + 1
@@ -138,6 +138,6 @@ final class Recorder: NSObject, URLSessionDownloadDelegate, URLSessionDataDelega
 }
 
 extension URL {
-    /// Makes a URL of a text that is one.
+    /// Creates a URL from valid text.
     init(text: String) throws { self = try #require(URL(string: text)) }
 }

@@ -5,7 +5,7 @@ import StageModel
 import StageTesting
 import Testing
 
-/// Tasks whose changes the daemon refuses, and which it continues.
+/// Tasks that the daemon continues although it refused changes of them.
 @Suite(.directory)
 struct RefusedChangeTests {
     private static let codes = [ControlRefusal.Code.storage, .quota]
@@ -27,7 +27,7 @@ struct RefusedChangeTests {
         try await poll { world.daemon.requests.count { $0.line == line } >= 2 }
         #expect(task.state == .running && task.error == nil && !task.isStored)
         let attachments = world.daemon.requests.count { $0.line.contains("/events?") }
-        // Others are sent meanwhile, over the same connection.
+        // Other changes are sent meanwhile, over the same connection.
         let other = session.downloadTask(with: try URL(text: "http://host/2"))
         try await poll { other.isStored }
         #expect(world.daemon.requests.count { $0.line.contains("/events?") } == attachments)
@@ -54,7 +54,7 @@ struct RefusedChangeTests {
         let all = "PATCH /v1/sessions/\(world.identifier)/tasks"
         let line = isWhole ? all : "PATCH /v1/tasks/7"
         world.daemon.refuse(line, with: refusal(.storage))
-        // The changes gather while the first request waits, and are sent together.
+        // Changes are collected while the first request waits for its response, and are sent together.
         world.daemon.hold("PATCH")
         for task in tasks { task.resume() }
         world.daemon.release()

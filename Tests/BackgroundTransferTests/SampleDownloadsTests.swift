@@ -35,7 +35,7 @@ struct SampleDownloadsTests {
         let program = tests.removingLastComponent().appending("background-downloads").string
         var command = wrapper + [program] + arguments
         if geteuid() == 0 {
-            // Root believes no socket of its environment: the daemon is the system's.
+            // As root, the program ignores the socket in its environment and uses the system's daemon.
             let run = FilePath(daemon.path).removingLastComponent().removingLastComponent().string
             let script = #"mount --bind "$1" /run || exit 99; shift; exec "$@""#
             command = ["/usr/bin/unshare", "-m", "/bin/sh", "-c", script, "sh", run] + command
@@ -72,7 +72,7 @@ struct SampleDownloadsTests {
             "inject=clone3:error=EAGAIN:when=\(moment)",
         ]
         let process = try start(["get", "http://host/file"], by: strace)
-        // The sample ends with 1 where its delegate hears of the error before the end of the program.
+        // The sample ends with 1 if its delegate receives the error before the program ends.
         #expect([0, 1].contains(try await exitStatus(process)))
         #expect(process.terminationReason == .exit)
         let calls = try File.open(reading: log).readAll(limit: 1 << 20)

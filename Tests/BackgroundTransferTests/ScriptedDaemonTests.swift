@@ -8,7 +8,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// A session at a daemon that loses answers, forgets tasks and says things twice.
+/// A session with a simulated daemon that loses responses, forgets tasks and repeats messages.
 @Suite(.directory)
 struct ScriptedDaemonTests {
     @Test func aFailureHasItsCodeReasonAndResumeData() async throws {
@@ -341,7 +341,7 @@ struct ScriptedDaemonTests {
         let file = try TemporaryDirectory.required().path.appending("content").string
         try Data([1]).write(to: URL(fileURLWithPath: file))
         let url = try URL(text: "http://host/upload")
-        // The daemon may take as long as it likes for its copy of a file.
+        // The daemon may take any time for its copy of a file.
         Foundation.Thread.detachNewThread {
             var request = URLRequest(url: url)
             request.httpMethod = "PUT"

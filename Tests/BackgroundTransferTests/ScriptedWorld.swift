@@ -8,7 +8,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// A daemon that does what a test tells it, and a session, for what the real daemon cannot be made to do.
+/// A simulated daemon and a session, for behaviour that the real daemon cannot be made to show.
 struct ScriptedWorld {
     let daemon: TestDaemon
     let recorder = Recorder()
@@ -55,7 +55,7 @@ struct ScriptedWorld {
         return recorder.lines
     }
 
-    /// Waits until the session takes events in.
+    /// Waits until the session receives events.
     func attach() async throws {
         try await poll("requests: \(daemon.requests.map(\.line))") { daemon.isAttached(identifier) }
     }

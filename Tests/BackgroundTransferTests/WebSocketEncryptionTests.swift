@@ -7,9 +7,9 @@ import Testing
 
 /// WebSocket tasks of a program whose environment names proxies and a certificate authority.
 ///
-/// The program runs as another user than root, who believes no authority of the environment.
+/// The program does not run as root, which ignores an authority in the environment.
 @Suite(.directory, .server) struct WebSocketEncryptionTests {
-    /// A name that no resolver knows: only the proxy connects to it.
+    /// A name that cannot be resolved: only the proxy connects to it.
     private static let name = "chat.test"
     private static let tunnel = "\(name):443"
     private static let talk = ["opened", "received hello", "closed 1001", "completed well"]

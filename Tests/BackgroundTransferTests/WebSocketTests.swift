@@ -177,7 +177,7 @@ import Testing
             task.resume()
             try await recorder.wait(for: "opened 1: -")
             let (results, result) = AsyncStream.makeStream(of: String.self)
-            // Too much for the buffers of the sockets, and random, since messages are compressed.
+            // The messages exceed the buffers of the sockets, and are random, since messages are compressed.
             let block = Data((0..<1 << 20).map { _ in UInt8.random(in: 0...255) })
             var bytes = Data()
             for _ in 0..<16 { bytes += block }
@@ -258,7 +258,7 @@ import Testing
     @Test(arguments: [false, true])
     func aTaskThatWaitsForTheServersCloseFrameCanBeCancelled(byTheSession: Bool) async throws {
         let url = try serve { peer in
-            // The close frame gets no answer.
+            // The peer does not respond to the close frame.
             while !peer.wire.receive().isEmpty {}
         }
         try await withSession { session, recorder in
@@ -285,7 +285,7 @@ import Testing
             task.resume()
             try await recorder.wait(for: "opened 1: -")
             let (results, result) = AsyncStream.makeStream(of: String.self)
-            // Too much for the buffers of the sockets; this server takes no compressed messages.
+            // The message exceeds the buffers of the sockets; this server accepts no compressed messages.
             task.send(.data(Data(count: 32 << 20))) { error in
                 result.yield(error.map(name) ?? "well")
             }
@@ -374,7 +374,7 @@ import Testing
             }
         )
         let configuration = URLSessionConfiguration.ephemeral
-        // Time enough for the handshake of a busy machine.
+        // The time that a handshake may take on a busy machine.
         configuration.timeoutIntervalForRequest = isOpen ? 15 : 0.4
         let url = try URL(text: "ws://127.0.0.1:\(TestServer.current.port)/socket")
         try await withSession(configuration) { session, recorder in

@@ -17,7 +17,7 @@ struct World {
     /// The server answers requests for `/file`, of 30 bytes, and `/late` once this is open.
     private let gate = Gate()
 
-    /// Creates a daemon with short waits before another attempt, which runs unless the test starts it.
+    /// Creates a daemon with short retry delays, and starts it unless the test does.
     init(starts: Bool = true, configuration: String = "") async throws {
         daemon = try .required()
         let more = configuration.isEmpty ? "" : ", \(configuration)"
@@ -45,8 +45,8 @@ struct World {
     /// Makes the server respond to the requests for `/late`.
     func open() { gate.open() }
 
-    /// Waits until the delegate has recorded at least `count` lines, and returns them with places as
-    /// `/staged/<task>` and without those of single pieces.
+    /// Waits until the delegate has recorded at least `count` lines, and returns them with paths as `/staged/<task>`,
+    /// without the lines about received pieces.
     func lines(_ count: Int) async throws -> [String] {
         try await poll("found \(recorder.lines)") { lines.count >= count }
         return lines
@@ -67,7 +67,7 @@ struct World {
     /// The session as the daemon has it.
     func status() async throws -> SessionStatus { try await daemon.client.session(identifier) }
 
-    /// Waits until the session takes events in.
+    /// Waits until the session receives events.
     func attach() async throws {
         try await poll("no client is attached") {
             (try? await status())?.isAttached == true

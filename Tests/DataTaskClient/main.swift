@@ -48,7 +48,7 @@ let configuration = URLSessionConfiguration.ephemeral
 configuration.waitsForConnectivity = true
 let session = URLSession(configuration: configuration, delegate: printer, delegateQueue: nil)
 if arguments.dropFirst().first == "without-threads" {
-    // The threads of the delegate queue and of the tasks are there before the limit.
+    // Starts the threads of the delegate queue and of the tasks before the limit is set.
     await withDiscardingTaskGroup { group in
         for _ in 0..<8 { group.addTask { usleep(20_000) } }
     }

@@ -2,7 +2,7 @@ import BackgroundTransfer
 import Foundation
 import Testing
 
-/// Source that sets what a session of the daemon has no use for.
+/// Source code that sets properties without effect on a session of the daemon.
 struct SettingsTests {
     @Test func settingsOfApplesClassKeepTheirValues() {
         let configuration = URLSessionConfiguration.background(withIdentifier: "s")

@@ -52,7 +52,7 @@ import Testing
         )
         let archive = try largeArchive()
         let found = Mutex<[Observation]>([])
-        // The decoder may have ended before it is stopped, or not have its threads yet: retried.
+        // Retries if the decoder ended before it was stopped, or has not started its threads yet.
         for attempt in 0..<50 where found.withLock({ $0.isEmpty }) {
             let destination = try TemporaryDirectory.required().makeDirectory(
                 FilePath("to-\(attempt)")
@@ -79,7 +79,7 @@ import Testing
         #expect(observation.limits["Max file size"] == "\(size) \(size)")
         #expect(observation.limits["Max core file size"] == "0 0")
         let time = try #require(observation.limits["Max cpu time"]).split(separator: " ")
-        // The processor time that the service had used itself is added.
+        // The limit is the permitted time plus the processor time that the service had used itself.
         #expect(time[0] == time[1])
         #expect((136...140).contains(try #require(Int(time[0]))))
     }
@@ -198,7 +198,7 @@ import Testing
         #expect(throws: ArchiveError.self) {
             try ArchiveInventory(of: path, format: .tarGzip, decoding: mode)
         }
-        // Contradicting headers are detected as in unpacking.
+        // Contradicting headers are detected as when unpacking.
         var entry = ZipBuilder.Entry("a", content: [1])
         entry.localName = [0x62]
         let zip = try root.file(creating: "zip")

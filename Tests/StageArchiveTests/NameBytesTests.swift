@@ -93,7 +93,7 @@ import Testing
                 entry(composed, [1]), entry(decomposed, [2, 2]), entry("plain", [3]),
                 entry("link-\(decomposed)", Array("./\(decomposed)".utf8), mode: 0o120777),
                 entry("link-\(composed)", Array("./\(composed)".utf8), mode: 0o120777),
-                // A directory by its mode alone, to which libarchive adds a slash.
+                // An entry that is a directory only by its mode; libarchive adds a slash to its name.
                 entry("d-\(decomposed)", mode: 0o040755),
                 entry("d-\(composed)/\(decomposed)", [4]),
             ],

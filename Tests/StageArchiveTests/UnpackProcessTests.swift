@@ -45,7 +45,7 @@ import Testing
         let root = try TemporaryDirectory.required()
         let (archive, request) = try slowRequest("destination")
         var outcome: ArchiveError?
-        // The process may have ended before the signal arrives: retried.
+        // Retries if the process ended before the signal arrived.
         for attempt in 0..<50 where outcome == nil {
             var request = request
             request.destination = try root.makeDirectory(FilePath("destination-\(attempt)"))

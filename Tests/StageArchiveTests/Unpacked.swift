@@ -64,7 +64,7 @@ struct Unpacked: Equatable {
     }
 }
 
-/// An unpacker with a new destination for each archive, and canaries around them.
+/// An unpacker with a new destination for each archive, and files beside the destinations that must not change.
 struct Bench {
     let root: Directory
     let unpacker: Unpacker

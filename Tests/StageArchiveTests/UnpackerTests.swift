@@ -9,7 +9,7 @@ import Testing
 
 /// Valid archives are unpacked completely, in both modes.
 @Suite(.directory) struct UnpackerTests {
-    /// Both modes; root has only one of them.
+    /// Both modes of unpacking; root supports only one of them.
     static func modes() throws -> [Unpacker.Mode] {
         let service = Unpacker.Mode.process(
             executable: try Bench.service,

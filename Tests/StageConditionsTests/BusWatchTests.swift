@@ -25,7 +25,7 @@ struct BusWatchTests {
         .changed(sender: sender, path: path, interface: interface, values, lost: lost)
     }
 
-    /// The calls are worked out before they are compared, which the macro does not do.
+    /// The calls are computed before the comparison, since `#expect` does not permit mutating calls.
     private func expect(
         _ calls: [BusCall],
         _ expected: [BusCall],

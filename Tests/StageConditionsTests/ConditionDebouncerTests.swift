@@ -30,7 +30,7 @@ struct ConditionDebouncerTests {
         $0.isExpensive = true
     }
 
-    /// With a delay of 5 s.
+    /// The rows assume a delay of 5 s.
     static let rows = [
         Row(
             testDescription: "an obstacle counts at once, its end after the delay",
@@ -137,7 +137,7 @@ struct ConditionDebouncerTests {
         var debouncer = ConditionDebouncer(delay: delay)
         var now = Duration.zero
         var read = Conditions()
-        /// When each obstacle was last read.
+        /// The time at which each obstacle was last read.
         var seen: [ConditionNeed: Duration] = [:]
         for _ in 0..<200 {
             // The last reading was valid until now.

@@ -160,7 +160,7 @@ import Testing
         try bus.set("ActiveProfile", of: .powerProfiles, to: .real(.pi))
         let monitor = try monitor()
         #expect(await monitor.settled() == .unknown)
-        // Signals as well, and what is right beside them counts.
+        // Signals with values of a wrong type are ignored, too, and correct values beside them count.
         try bus.set("Metered", of: .networkManager, to: .flag(true))
         try bus.set("OnBattery", of: .power, to: .flag(true))
         try await wait(monitor, "on battery") { $0.isOnBattery == true }

@@ -7,10 +7,10 @@ struct NetworkInventoryTests {
     private static let address = NetworkEntry([1])
     private static let route = NetworkEntry([2])
 
-    /// Events, and whether each lets hosts be reachable that were not.
+    /// Events, and whether each of them makes hosts reachable that were not.
     static let rows: [[(NetworkEvent, Bool)]] = [
         [(.added(address), true), (.added(route), true)],
-        // The kernel repeats it.
+        // The kernel may repeat an event.
         [(.added(address), true), (.added(address), false), (.added(address), false)],
         [(.added(address), true), (.removed(address), false), (.added(address), true)],
         [(.link(1, isRunning: true), true), (.link(1, isRunning: true), false)],
@@ -23,7 +23,7 @@ struct NetworkInventoryTests {
         // The kernel does not report the routes that a link loses.
         [(.added(route), true), (.link(1, isRunning: false), false), (.added(route), true)],
         [(.added(route), true), (.removedLink(1), false), (.added(route), true)],
-        // A device without a network is searched for one.
+        // A device without a network is searching for one.
         [
             (.link(1, isRunning: false), false), (.added(route), true),
             (.link(1, isRunning: false), false), (.added(route), false),

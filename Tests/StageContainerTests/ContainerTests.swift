@@ -74,7 +74,7 @@ import Testing
         #expect(areas.map(\.isContinued) == [false, false])
     }
 
-    /// A manifest that could be stored and not be read again is not accepted in a format of the application's own, either.
+    /// A manifest in a format of the application that could be stored, but not read again, is not accepted, either.
     @Test(
         arguments: [
             (1024, nil), (1025, "expected at most 1024 combining characters in a row, found more"),

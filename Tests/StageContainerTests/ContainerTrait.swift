@@ -3,7 +3,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Gives each test a path for a container of its own, in a directory that goes with the test.
+/// Gives each test the path of a container, in a directory that is removed after the test.
 struct ContainerTrait: TestTrait, SuiteTrait, TestScoping {
     let isRecursive = true
 

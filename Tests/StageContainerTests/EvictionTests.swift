@@ -34,9 +34,9 @@ import Testing
         let previous = try stored(.previous)
         #expect(previous.name.content?.version == 1)
         #expect(!previous.isLeased)
-        // The time of the staging: no process has loaded it.
+        // The last use is the time of the staging, since no process has loaded the pack.
         #expect(previous.lastUsed == 1)
-        // Asking has taken no lock, so a reader is refused none.
+        // The query has taken no lock, so a reader can take one.
         #expect(try container.reader.lease(.aurora)?.generation == current.name)
     }
 
@@ -100,7 +100,7 @@ import Testing
                 group.addTask {
                     var last = 0
                     while last < 30 {
-                        // Between an eviction and the next publication nothing is staged.
+                        // No version is staged between an eviction and the next publication.
                         if let lease = try container.reader.lease(.aurora) {
                             let version = try #require(Int(try lease.text(of: "sky.svg")))
                             #expect(version == lease.generation.content?.version)

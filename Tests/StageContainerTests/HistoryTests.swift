@@ -4,7 +4,7 @@ import StageSystem
 import SystemPackage
 import Testing
 
-/// The record of what runs decided and did.
+/// The record of the decisions and results of runs.
 @Suite(.container) struct HistoryTests {
     private static let application = ApplicationID(unchecked: "net.example")
     private static let problem = StagingHistory.Problem(
@@ -202,13 +202,13 @@ import Testing
         #expect(try !container.reader.hasBeenLoaded(.aurora))
         _ = try container.reader.lease(.aurora)
         #expect(try container.reader.hasBeenLoaded(.aurora))
-        // The one before is still there.
+        // The previous generation still exists.
         try container.publishAurora(version: 2, "2")
         #expect(try container.reader.hasBeenLoaded(.aurora))
         #expect(try !container.reader.hasBeenLoaded(PackID(unchecked: "other")))
     }
 
-    /// Readers keep it, so it is the only one left.
+    /// The removed generation stays only because a reader uses it.
     @Test func aRemovedGenerationThatWasReadCountsAsLoaded() throws {
         try container.publishAurora(version: 1, "1")
         let lease = try container.reader.lease(.aurora)

@@ -4,10 +4,10 @@ import StageSystem
 import SystemPackage
 import Testing
 
-/// The manifests that a process remembers, so that it reads only what has changed.
+/// The manifests that a process caches, so that it reads only changed ones.
 @Suite(.container) struct ManifestCacheTests {
     private static let application = ApplicationID(unchecked: "net.example")
-    /// A time after that of all files.
+    /// A time later than the modification of any file.
     private static let later = Int64.max
 
     private let container: Container

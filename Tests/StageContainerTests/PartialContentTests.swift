@@ -5,7 +5,7 @@ import StageSystem
 import SystemPackage
 import Testing
 
-/// Single files of packs that are not staged: who uses them keeps them.
+/// Single files of packs that are not staged: they are kept while a process uses them.
 @Suite(.container) struct PartialContentTests {
     private let container: Container
     private let digest = Digest(bytes: [UInt8](repeating: 7, count: Digest.byteCount))
@@ -86,7 +86,7 @@ import Testing
         let (container, digest) = (container, digest)
         let end = ContinuousClock.now + .seconds(2)
         try await withThrowingTaskGroup(of: Void.self) { group in
-            // Threads of the kernel's, which may be stopped between any two calls.
+            // Threads of the system, which may be suspended between any two calls.
             for number in 0..<8 {
                 group.addTask {
                     try await withBlockingThread {

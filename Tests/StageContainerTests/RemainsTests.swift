@@ -44,7 +44,7 @@ import Testing
         try container.store(record, for: application)
     }
 
-    /// What an area has of the pack's files, and of an archive that was being unpacked, which the next run removes first.
+    /// Counted are the pack's files in an area, and an archive that was being unpacked, which the next run removes first.
     @Test func filesInAnAreaCountAndRecordsBesideThemDoNot() throws {
         let index = PackIndex(
             url: "i/1",
@@ -110,12 +110,12 @@ import Testing
         try leaveArea("oceans", 1)
         #expect(try container.removeRemains(now: 0, keepingOffered: false).leftovers == 1)
         let remains = try remains()
-        // Archive 7 is that of the staged pack.
+        // Archive 7 belongs to the staged pack.
         #expect(remains.downloads == [2, 3])
         #expect(remains.areas == [])
     }
 
-    /// A run that begins keeps with what an interrupted repair resumes.
+    /// The start of a run keeps the files from which an interrupted repair can resume.
     @Test func theContentOfAStagedPackStaysForItsRepair() throws {
         try offer([("aurora", 7), ("oceans", 2)])
         try container.publishAurora(version: 1, "staged")
@@ -168,7 +168,7 @@ import Testing
         let early = try container.removeRemains(now: now + 6 * day, keepingOffered: true)
         #expect(early == Removal())
         #expect(try remains().downloads == [1, 2])
-        // The next run of an unfinished pack ends the wait; single files may stay for years.
+        // The next run of an unfinished pack ends the waiting time; single files may be kept for years.
         let removed = isOfSingleFiles ? 1 : 0
         let late = try container.removeRemains(now: now + 8 * day, keepingOffered: true)
         #expect(late.downloads == removed)
@@ -211,7 +211,7 @@ import Testing
         #expect(try container.removeRemains(now: 0, keepingOffered: false).downloads == 1)
     }
 
-    /// A running process may use its temporary file for an hour, and an extension its folder for a day.
+    /// Temporary files of a process may be in use for an hour, and the folder of an extension for a day.
     @Test func leftoversGoOnceNoRunningProcessUsesThem() throws {
         let extensions = try container.root.makeDirectory("extension")
         for name in ["run", "removed.run"] as [FilePath] { _ = try extensions.makeDirectory(name) }

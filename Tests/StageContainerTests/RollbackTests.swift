@@ -110,7 +110,7 @@ import Testing
         #expect(try text() == "repaired")
     }
 
-    /// A generation that is restored without a download must have all that one has that is staged.
+    /// A generation that is restored without a download must have all files of a staged one.
     @Test(arguments: ["pack.json", "lease", "files", "content"])
     func aKeptGenerationThatLacksAnEntryIsNotRestored(_ name: FilePath.Component) throws {
         for version in 1...2 {
@@ -127,7 +127,7 @@ import Testing
         #expect(try kept() == [])
     }
 
-    /// A publication that is killed after it has moved a generation leaves it to its owner alone.
+    /// If a publication is killed after it has moved a generation, only the owner can read the generation.
     @Test func readersReachTheGenerationAfterARollback() throws {
         for version in 1...2 { try container.publishAurora(version: version, "\(version)") }
         let generation = try #require(try container.reader.previousGeneration(of: .aurora))
@@ -137,7 +137,7 @@ import Testing
         #expect(try directory.status().mode == 0o755)
     }
 
-    /// A crash before the switch of the link leaves a generation that no reader has had.
+    /// If a process crashes before it switches the link, the generation was never visible to readers.
     @Test func aGenerationThatWasNotPublishedIsNoTarget() throws {
         try container.publishAurora(version: 1, "old")
         let packs = try #require(try container.root.directory("packs"))

@@ -4,7 +4,7 @@ import StageSystem
 import SystemPackage
 import Testing
 
-/// Locks that other processes hold on files that they could open once.
+/// Locks of other processes on files that they were able to open earlier.
 @Suite(.container) struct StrangersLockTests {
     private let container: Container
     private let digest = Digest(bytes: [UInt8](repeating: 7, count: Digest.byteCount))
@@ -19,7 +19,7 @@ import Testing
         try container.root.status(FilePath(name))?.mode
     }
 
-    /// Takes a shared lock on a file as a process that may only read it does.
+    /// Takes a shared lock on a file, as a process that may only read it can.
     private func hold(_ name: String) throws -> FileLock {
         guard let file = try container.root.file(reading: FilePath(name)),
             let lock = try FileLock.attempt(file, mode: .shared)
@@ -27,7 +27,7 @@ import Testing
         return lock
     }
 
-    /// The area of a process that died, as other users could read it.
+    /// Creates the area of a process that died, which other users can read.
     private func leaveArea() throws -> String {
         let lock = try #require(try container.attemptLock(.aurora))
         _ = try container.makeStagingArea(lock, continuing: digest)
@@ -98,7 +98,7 @@ import Testing
         try container.publishAurora(version: 1, "1")
         let first = try #require(try container.reader.currentGeneration(of: .aurora))
         let stranger = try hold("generations/aurora/\(first)/lease")
-        // The same content again, another version, a rollback, a pin, an eviction that leaves it.
+        // Operations: the same content again, another version, a rollback, a pin, an eviction that keeps the pack.
         try container.publishAurora(version: 1, "1")
         try container.publishAurora(version: 2, "2")
         let lock = try #require(try container.attemptLock(.aurora))
@@ -122,7 +122,7 @@ import Testing
 }
 
 extension Directory {
-    /// Makes a file readable for others, as some umask of an earlier run had it.
+    /// Makes a file readable for others, as an earlier run with another umask may have left it.
     fileprivate func changeMode(of name: FilePath) throws {
         try file(updating: name).setMode(.file)
     }

@@ -6,7 +6,7 @@ import Testing
 
 @Suite(.directory)
 struct ControlConnectionTests {
-    /// The kernel takes a timeout of zero, which a fraction of a second must not become, for none.
+    /// The kernel treats a timeout of zero as none, so a fraction of a second must not be rounded to zero.
     @Test func aTimeoutBelowASecondIsKept() async throws {
         let path = try TemporaryDirectory.required().path.appending("socket").string
         let daemon = try SilentDaemon(at: path, .afterAccepting)

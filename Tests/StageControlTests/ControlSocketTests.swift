@@ -5,10 +5,10 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// The places where a daemon and its clients meet.
+/// Paths of the control socket, for the daemon and for its clients.
 @Suite(.directory)
 struct ControlSocketTests {
-    /// A user who is not root, and whose directory this process can make.
+    /// A user other than root, whose directory this process can create.
     private static let user: UInt32 = geteuid() == 0 ? 4711 : geteuid()
 
     private static func directory(
@@ -27,7 +27,7 @@ struct ControlSocketTests {
         let home = ["HOME": "/home/user"]
         #expect(Self.directory(home, in: folder.path) == own.string)
         #expect(Self.directory(["XDG_RUNTIME_DIR": "/elsewhere"], in: folder.path) == "/elsewhere")
-        // A relative path is none (XDG Base Directory Specification).
+        // A relative path is ignored (XDG Base Directory Specification).
         #expect(Self.directory(["XDG_RUNTIME_DIR": "here"], in: folder.path) == own.string)
     }
 

@@ -7,7 +7,7 @@ import Testing
 struct RecordedCase: Sendable, CustomTestStringConvertible {
     /// A part of a conversation.
     enum Step: Sendable {
-        /// A request with its body, and the answer.
+        /// A request with its body, and the expected response.
         case ask(String, String?, Expected)
         /// The events of the session `s` after one that is known.
         case events(after: Int64, [String])
@@ -240,10 +240,10 @@ struct RecordedCase: Sendable, CustomTestStringConvertible {
     ]
 }
 
-/// An answer as it has to be.
+/// An expected response.
 struct Expected: Sendable {
     private let status: Int
-    /// The members that the body has to have, as JSON: `"*"` is any value; `nil` for an answer without a body.
+    /// The expected members of the body, as JSON: `"*"` matches any value; `nil` for a response without a body.
     private let body: String?
 
     init(_ status: Int, _ body: String?) {
@@ -251,7 +251,7 @@ struct Expected: Sendable {
         self.body = body
     }
 
-    /// The first difference of an answer; `nil` if there is none.
+    /// The first difference of a response; `nil` if there is none.
     func difference(from answer: ControlExchange) throws -> String? {
         let words = String(decoding: answer.body, as: UTF8.self)
         guard answer.status == status else {

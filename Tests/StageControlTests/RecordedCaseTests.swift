@@ -5,9 +5,9 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Conversations that the daemon and the stand-in for it in tests have to hold alike.
+/// Conversations that must have the same result with the daemon and with the simulated daemon of tests.
 @Suite(.directory, .daemon) struct RecordedCaseTests {
-    /// A daemon that answers.
+    /// The daemon that responds.
     enum Daemon: CaseIterable, Sendable {
         /// The program.
         case program
@@ -48,7 +48,7 @@ import Testing
         }
     }
 
-    /// The daemon's words for a request of another form name the member, and no type of Swift.
+    /// The daemon's message for an invalid request names the member, and no type of Swift.
     @Test(arguments: [
         (#"{"tasks": [{"token": "t", "url": "u"}]}"#, "'tasks[0]': the member 'kind' is missing"),
         (
@@ -76,7 +76,7 @@ import Testing
 
     private var conflict: Expected { Expected(409, #"{"code": "conflict"}"#) }
 
-    /// The first events that are more than signs of life and progress, a line each.
+    /// The first events except heartbeats and progress, a line each.
     private func lines(of events: ControlEvents, count: Int) throws -> [String] {
         var lines: [String] = []
         while lines.count < count, let event = try events.nextEvent() {

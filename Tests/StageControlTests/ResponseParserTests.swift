@@ -3,7 +3,7 @@ import Testing
 @testable import StageControl
 
 struct ResponseParserTests {
-    /// A valid answer, its status and its body.
+    /// A valid response, its status and its body.
     struct Sample: Sendable, CustomTestStringConvertible {
         var bytes: String
         var status: Int
@@ -103,7 +103,7 @@ struct ResponseParserTests {
         }
     }
 
-    /// The limit counts however the bytes arrive: at once, or without the last byte first.
+    /// The limit does not depend on the pieces in which the bytes arrive: all at once, or the last byte separately.
     @Test(arguments: [0, 1], ["X: ", "Transfer-Encoding: chunked\r\n\r\n1;"])
     func aHeadOrLineOfMoreThanTheLimitIsRefused(excess: Int, text: String) throws {
         let start = text.firstIndex(of: "1").map {

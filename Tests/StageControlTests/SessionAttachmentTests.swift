@@ -2,7 +2,7 @@ import Testing
 
 @testable import StageControl
 
-/// Decisions of a client that takes a session's events in, without a daemon.
+/// Decisions of a client that receives a session's events, without a daemon.
 @Suite struct SessionAttachmentTests {
     private let start = ContinuousClock.now
     private let silent = ControlError.notRunning(["/socket"])

@@ -7,7 +7,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// Writes down the durable events of a session, and calls what a test gives it before each attachment.
+/// Records the durable events of a session, and calls a closure of the test before each attachment.
 private final class Receiver: SessionReceiver {
     private struct State {
         var lines: [String] = []
@@ -38,7 +38,7 @@ private final class Receiver: SessionReceiver {
     func wasDetached(by problem: ControlError, failures: Int) -> Bool { true }
 }
 
-/// The connection that all clients share, at a real daemon that comes and goes.
+/// The connection that all clients share, with a real daemon that is stopped and started again.
 @Suite(.directory, .daemon) struct SessionRestartTests {
     private let daemon: DaemonProcess
     private let relay: Relay
@@ -58,7 +58,7 @@ private final class Receiver: SessionReceiver {
         )
     }
 
-    /// Makes a task and cancels it, which is a durable event.
+    /// Creates a task and cancels it, which is a durable event.
     private func cancelOne(_ token: String) async throws {
         var request = TransferRequest(token: token, kind: .download, url: "http://127.0.0.1:1/")
         request.isSuspended = true

@@ -5,7 +5,7 @@ import StageModel
 import StageTesting
 import Testing
 
-/// The ends of waits that come before their time, since a client or the host is there.
+/// Retry delays that end early, because a client attached or the host became reachable.
 @Suite(.directory, .daemon, .server)
 struct BackoffTests {
     private let daemon: DaemonProcess
@@ -14,7 +14,7 @@ struct BackoffTests {
     init() throws { daemon = try .required() }
 
     private func start() async throws {
-        // The first wait takes half an hour, on the average.
+        // The first retry delay is half an hour on average.
         try daemon.configure(#"{"retryBase": 3600}"#)
         try await daemon.start()
         try await daemon.makeSession()
@@ -30,7 +30,7 @@ struct BackoffTests {
         return try #require(try await daemon.client.createTasks([request], in: session).first)
     }
 
-    /// Begins a download that fails at first, and waits until it is put off.
+    /// Begins a download that fails at first, and waits until it is in its retry delay.
     private func failing(
         _ path: String,
         _ answer: Answer = .status(503),

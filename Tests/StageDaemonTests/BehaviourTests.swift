@@ -136,7 +136,7 @@ struct BehaviourTests {
         await #expect(throws: ControlError.refused(refusal)) {
             try await daemon.download(server.url("/a"), token: "three") { $0.resumeToken = token }
         }
-        // The request whose answer was lost is repeated as it was.
+        // The request whose response was lost is sent again unchanged.
         let again = try await daemon.download(server.url("/a"), token: "two") {
             $0.resumeToken = token
         }
@@ -165,7 +165,7 @@ struct BehaviourTests {
         try await creation
     }
 
-    /// The head arrived when no client was there; no byte follows it that could bring a progress event.
+    /// The head was received while no client was attached; no later byte causes a progress event.
     @Test func aClientThatAttachesIsToldWhatItHasMissed() async throws {
         let gate = Gate()
         server.answer("/a", with: Answer.content(noise(4 << 20)).held(after: 1 << 20, until: gate))

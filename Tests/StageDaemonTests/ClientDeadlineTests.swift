@@ -6,7 +6,7 @@ import Testing
 
 @testable import StageDaemon
 
-/// The time limits of clients, by a clock that the test moves.
+/// The time limits of clients, with a clock that the test advances.
 struct ClientDeadlineTests {
     private let channel: EmbeddedChannel
 
@@ -20,7 +20,7 @@ struct ClientDeadlineTests {
         channel.embeddedEventLoop.advanceTime(by: .seconds(seconds))
     }
 
-    /// Expects the channel to be open a second before, and closed then.
+    /// Expects the channel to be open one second before the time limit, and closed at it.
     private func expectClosing(
         after seconds: Int64,
         sourceLocation: SourceLocation = #_sourceLocation

@@ -10,11 +10,11 @@ import Testing
 
 @testable import StageDaemon
 
-/// The wall clock that is set while tasks wait.
+/// Changes of the wall clock while tasks wait.
 struct ClockTests {
     private static let start = Date(timeIntervalSince1970: 1_800_000_000)
     private var start: Date { Self.start }
-    /// A machine without a battery-backed clock gets the time, and a clock is set back.
+    /// A machine without a battery-backed clock sets its clock after the start, and a clock may be set back.
     static let changes = [50.0 * 365 * 86_400, -7200.0]
 
     private func item(until: Date? = nil) -> Scheduler.Item {
@@ -32,7 +32,7 @@ struct ClockTests {
 
     @Test func onlyADiscontinuousChangeCounts() {
         var watch = ClockWatch(ClockReading(date: start, sinceBoot: 100))
-        // An hour of work or of suspend passes for both clocks.
+        // An hour of running or of suspension passes on both clocks.
         #expect(watch.change(at: ClockReading(date: start + 3600, sinceBoot: 3700)) == nil)
         #expect(watch.change(at: ClockReading(date: start + 3604, sinceBoot: 3700)) == nil)
         // Small changes add up.

@@ -28,7 +28,7 @@ struct ConditionTests {
         server.answer("/a", with: answer.stalled(after: 1 << 20), answer)
     }
 
-    /// Starts a transfer, loses a condition midway, and has it back.
+    /// Starts a transfer; the condition becomes unsatisfied midway, and satisfied again.
     private func interrupt(
         _ id: Int64,
         reasons: [PendingReason.Kind],
@@ -42,7 +42,7 @@ struct ConditionTests {
         try await daemon.wait(for: reasons, of: id)
         let kept = try await daemon.client.task(id)
         #expect(kept.state == .waiting)
-        // The server goes on sending nothing: without the condition, the attempt would fail after a minute.
+        // The server still sends nothing: without the interruption, the attempt would fail after a minute.
         #expect(kept.lastProblem == nil)
         #expect(kept.bytesReceived >= ByteCount(300_000))
         #expect(server.requests(for: "/a").count == 1)

@@ -6,8 +6,8 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Clients of the daemon of all users that are confined from files or from the network, and attempts to take
-/// the place of another process or user.
+/// Clients of the system's daemon that are confined from files or from the network, and attempts to impersonate
+/// another process or user.
 @Suite(.directory, .daemon, .server, .severalUsers)
 struct ConfinedClientTests {
     private let daemon: DaemonProcess
@@ -33,7 +33,7 @@ struct ConfinedClientTests {
             + "\(kind == "upload" ? file : "")}]}"
     }
 
-    /// Asks as the user from within namespaces that unshare(1) makes for them.
+    /// Sends a request as the user, from within new namespaces of unshare(1).
     private func ask(within namespaces: [String], _ body: String) async throws -> String {
         let identity = ["--reuid=\(user)", "--regid=\(user)", "--clear-groups"]
         let command =
@@ -166,7 +166,7 @@ struct ConfinedClientTests {
 
         """
 
-    /// Asks for a transfer from a client that a script in Python confines.
+    /// Requests a transfer from a client that a Python script confines.
     private func ask(as script: String, _ kind: String) async throws -> String {
         let program = peer.command("ask", "POST", path, task(kind))
         return try await peer.run(
@@ -176,7 +176,7 @@ struct ConfinedClientTests {
         )
     }
 
-    /// Allows every call: even a filter that refuses nothing counts as a restriction.
+    /// A filter that allows every call: even this counts as a restriction.
     private static let takingFilter = """
         code = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0x7fff0000))
         program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", 1, ctypes.addressof(code)))
@@ -223,7 +223,7 @@ struct ConfinedClientTests {
         #expect(answer.hasPrefix("403") && answer.contains("PID namespace"), "\(answer)")
     }
 
-    /// A set-id program: its effective user is the one that the connection names.
+    /// A set-user-ID program: the connection reports its effective user.
     @Test func aClientThatAnotherUserStartedHasNothingUploaded() async throws {
         _ = try await peer.ask(as: user, user, "PUT", "/v1/sessions/s", "{}")
         let script = "os.setresuid(2, 1, 1)\nos.execv(command[0], command)"
@@ -233,7 +233,7 @@ struct ConfinedClientTests {
 
     @Test func aClientThatHidesItsNetworkHasNothingTransferred() async throws {
         _ = try await peer.ask(as: user, user, "PUT", "/v1/sessions/s", "{}")
-        // Execution would show it again.
+        // Executing the client would make the process dumpable again, so the script runs it itself.
         func script(dumpable: Int) -> String {
             """
             os.setresuid(1, 1, 1)
@@ -296,7 +296,7 @@ struct ConfinedClientTests {
         let forged = "<0>sshd[1]: Accepted publickey for root"
         let name = "s%0A%3C0%3Ekernel: panic".replacing(" ", with: "%20")
         let handler = #"{"handler": {"command": ["/none\n\#(forged)"]}}"#
-        // A regular user of this machine is not taken for granted; root may do the same to root's log.
+        // The machine may have no regular user, so root sends the requests.
         let refused = try await peer.ask(as: 0, 0, "PUT", "/v1/sessions/\(name)", handler)
         #expect(refused.status == 422, "\(refused)")
         let made = try await peer.ask(as: 0, 0, "PUT", "/v1/sessions/s", handler)
@@ -311,7 +311,7 @@ struct ConfinedClientTests {
     }
 }
 
-/// Clients that ask and do not read.
+/// Clients that send requests and do not read the responses.
 @Suite(.directory, .daemon, .server)
 struct UnreadAnswerTests {
     private let daemon: DaemonProcess
@@ -368,7 +368,7 @@ struct UnreadAnswerTests {
             try await Task.sleep(for: .seconds(1))
             most = max(most, try memory(of: process))
         }
-        // All of an answer is 11 MiB: sixty of them would be 660.
+        // A complete response has 11 MiB: sixty of them would take 660 MiB.
         #expect(most - before < 100 << 20, "\((most - before) >> 20) MiB")
         #expect(try await left == "0\n")
     }

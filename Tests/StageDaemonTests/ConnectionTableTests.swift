@@ -2,11 +2,11 @@ import Testing
 
 @testable import StageDaemon
 
-/// Which connections stay, and which requests are worked on.
+/// The connections that stay open, and the requests that are being processed.
 struct ConnectionTableTests {
     private static let limits = ConnectionTable.Limits(total: 4, perUser: 3, streamsPerUser: 1)
 
-    /// A table whose answers `#expect` can compare: it takes no mutating calls.
+    /// A class around the table, since `#expect` permits no mutating calls.
     private final class Table {
         private var table: ConnectionTable
 
@@ -130,7 +130,7 @@ struct ConnectionTableTests {
         #expect(table.admit(1, of: 1) == .admitted(closing: nil))
         #expect(!table.close(1))
         #expect(table.begin(1) == .gone)
-        // A connection that was closed for another one.
+        // A connection that was closed in favour of another one.
         for id in 2...5 { _ = table.admit(id, of: 1) }
         #expect(table.begin(2) == .gone)
         #expect(table.count == 3)

@@ -7,7 +7,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Words of the protocol as tests say them.
+/// Requests of the protocol in the form that tests use.
 extension DaemonProcess {
     /// Makes a session, with a configuration that `change` changes.
     func makeSession(
@@ -81,7 +81,7 @@ extension DaemonProcess {
         return try #require(events)
     }
 
-    /// Attaches, and returns what comes up to the event that `isLast` is true of.
+    /// Attaches, and returns the events up to the first for which `isLast` returns `true`.
     func events(
         of session: String = "s",
         after sequence: Int64 = 0,
@@ -136,7 +136,7 @@ extension DaemonProcess {
         return try Directory.open(FilePath("/proc/\(number)/fd")).entries().count
     }
 
-    /// The names in a directory of the daemon's state; none where it is not there.
+    /// Returns the names in a directory of the daemon's state; none if it does not exist.
     func names(in name: String) throws -> [String] {
         guard let directory = try Directory.open(state).directory(FilePath(name)) else {
             return []
@@ -161,7 +161,7 @@ extension ControlEvents {
                 throw DaemonProcess.Failure(description: "the stream ended after \(events)")
             }
             group.addTask {
-                // Cancelled once it is not needed.
+                // The task is cancelled once it is not needed.
                 try? await Task.sleep(for: timeout)
                 return nil
             }

@@ -111,7 +111,7 @@ private struct Scenario {
             do {
                 return try await body(&self)
             } catch {
-                // A tracer ends a little later than what it traces.
+                // A tracer ends a little later than the process that it traces.
                 try await poll("\(error)") { daemon.status != nil }
                 try await revive()
             }
@@ -190,7 +190,7 @@ private struct Scenario {
         #expect(server.bodies(for: "/u").allSatisfy { $0 == Self.small })
     }
 
-    /// Expects nothing to be left behind, at the latest once a daemon was started again.
+    /// Expects that no files remain, at the latest after another start of the daemon.
     private mutating func finish() async throws {
         daemon.abandon()
         try await daemon.start()
@@ -202,7 +202,7 @@ private struct Scenario {
         #expect(session.lastEvent == 4)
         #expect(session.unfinishedTasks == 0)
         #expect(try await daemon.outcomes() == [])
-        // Numbers are not used again. Without a handler, which may attach before this test does.
+        // Numbers are not used again. The session has no handler, which could attach before this test does.
         try await daemon.makeSession()
         server.answer("/d", with: .content([1]))
         let id = try await daemon.download(server.url("/d"))

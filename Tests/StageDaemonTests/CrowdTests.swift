@@ -3,7 +3,7 @@ import StageTesting
 import Synchronization
 import Testing
 
-/// Tens of thousands of tasks of one client, beside another client that wants an answer.
+/// Tens of thousands of tasks of one client, while another client sends a request.
 @Suite(.directory, .daemon)
 struct CrowdTests {
     private let daemon: DaemonProcess
@@ -45,7 +45,7 @@ struct CrowdTests {
             longest = max(longest, ContinuousClock.now - asked)
         }
         try await removal
-        // Some milliseconds. Without pauses a thousand tasks take a debug build some seconds.
+        // A response takes some milliseconds; if the removal made no pauses, it would take some seconds in a debug build.
         #expect(longest < .seconds(1), "\(longest)")
         #expect(try await daemon.client.tasks().isEmpty)
     }
@@ -61,7 +61,7 @@ struct CrowdTests {
             let request = TransferRequest(token: "\(number)", kind: .download, url: url)
             _ = try await daemon.client.createTasks([request], in: "other")
         }
-        // Some hundredths of a second. If each of them let the scheduler decide, ten to thirty seconds.
+        // This takes some hundredths of a second; if each request made the scheduler check all tasks, ten to thirty seconds.
         let duration = ContinuousClock.now - began
         #expect(duration < .seconds(5), "\(duration)")
     }

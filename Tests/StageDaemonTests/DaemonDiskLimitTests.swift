@@ -13,8 +13,7 @@ struct DaemonDiskLimitTests {
         [0, 1, 2, 4, 8, 10, 16, 20, 22, 24, 26, 32, 48].map { "size=\($0 == 0 ? 4 : 4 + $0 * 4)k" }
         + [2, 3, 4, 5, 6, 7, 8, 9, 10, 12].map { "size=64m,nr_inodes=\($0)" }
 
-    /// Calls `body` with the state of the daemon on a disk of its own; `mount` mounts it anew with other
-    /// limits.
+    /// Calls `body` with the state directory of the daemon, on a separate disk; `mount` mounts it again with other limits.
     private func withDisk(
         _ daemon: DaemonProcess,
         _ body: (_ limit: (String) async throws -> Void) async throws -> Void
@@ -59,7 +58,7 @@ struct DaemonDiskLimitTests {
             let id = try await daemon.download(server.url("/gone"))
             let stream = try await daemon.attach()
             defer { stream.close() }
-            // The state to which it attached comes first.
+            // The current state, which is sent on attachment, is the first event.
             _ = try await stream.take { $0.task == id }
             try await poll("no request comes") { !server.requests(for: "/gone").isEmpty }
             let filler = daemon.state.appending("filler").string
@@ -71,10 +70,8 @@ struct DaemonDiskLimitTests {
             #expect(try await daemon.client.task(id).state == .waiting)
             _ = try await stream.take { $0.task == id && $0.pendingReasons?.map(\.kind) == [.disk] }
             stream.close()
-            // A client that attaches meanwhile is told as well.
-            _ = try await daemon.events {
-                $0.task == id && $0.pendingReasons?.map(\.kind) == [.disk]
-            }
+            // A client that attaches meanwhile receives the state as well.
+            _ = try await daemon.events { $0.task == id && $0.pendingReasons?.map(\.kind) == [.disk] }
             let full = "The disk is full, and all transfers wait"
             #expect(try daemon.said().contains(full))
             let metrics = try await daemon.client.metrics()

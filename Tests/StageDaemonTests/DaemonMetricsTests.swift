@@ -5,12 +5,12 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// The metrics that the daemon answers at its socket.
+/// The metrics that the daemon serves at its socket.
 @Suite(.directory, .daemon, .server)
 struct DaemonMetricsTests {
     private let server = TestServer.current
 
-    /// The values of a text of metrics by series.
+    /// Parses metrics into values by series.
     private static func series(_ text: String) throws -> [String: Double] {
         var series: [String: Double] = [:]
         for line in text.split(separator: "\n") where !line.hasPrefix("#") {
@@ -148,7 +148,7 @@ struct DaemonMetricsUserTests {
         for text in ["\n\(own)0\n", "\(received)0\n", "\nstagepack_daemon_sessions 0\n"] {
             #expect(other.body.contains(text), "\(other.body)")
         }
-        // The size of all records would tell of those of others.
+        // The size of all records would reveal the activity of other users.
         #expect(!other.body.contains("stagepack_daemon_journal_bytes"))
         #expect(try await peer.ask(as: 1, 1, "GET", "/v1/metrics?all=1", "").status == 403)
         // Root sees the transfers of other users only on request.

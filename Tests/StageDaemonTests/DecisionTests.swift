@@ -16,7 +16,7 @@ struct RequestAddressTests {
         let origin = URLReference(url.text).origin
         var request = TransferRequest(token: "a", kind: .download, url: url.text)
         let host = origin?.host ?? "h"
-        // A list has names without the dot at their end.
+        // A list contains names without a dot at their end.
         request.allowedDomains = [host.hasSuffix(".") ? String(host.dropLast()) : host]
         guard let expected = url.origin else {
             let refusal = #expect(throws: ControlRefusal.self) {
@@ -152,7 +152,7 @@ struct RelaunchTests {
             launchLimiter.ended("\(now)", wasAcknowledged: false)
         }
         #expect(launchLimiter.penalty == 960)
-        // The last delay and the five failures do not count for it.
+        // The last delay and the five failures do not count for the new version.
         #expect(decide(&launchLimiter, 4e4 + 1, version: "4") == .wait(until: start + 4e4 + 60))
         #expect(!launchLimiter.isExhausted(LaunchLimiter.Policy()))
         #expect(decide(&launchLimiter, 4e4 + 60, version: "4") == .launch)

@@ -4,7 +4,7 @@ import Testing
 
 /// Limits of the files that the daemon keeps for users.
 struct DiskQuotaTests {
-    /// Bytes whose verdicts `#expect` can compare: it takes no mutating calls.
+    /// A class around the quota, since `#expect` permits no mutating calls.
     private final class Held {
         private var quota: DiskQuota
 

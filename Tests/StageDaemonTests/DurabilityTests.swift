@@ -59,7 +59,7 @@ struct DurabilityTests {
     }
 }
 
-/// Rows of the journal that a disk has damaged.
+/// Journals with rows that a disk has damaged.
 @Suite(.directory, .daemon, .server)
 struct DamagedRowTests {
     private let server = TestServer.current
@@ -161,7 +161,7 @@ struct FullDiskStartTests {
     }
 }
 
-/// Changes of one task that come at once.
+/// Several changes of one task in quick succession.
 @Suite(.directory, .daemon)
 struct ConcurrentChangeTests {
     @Test func noneOfThemIsUndoneByAnother() async throws {

@@ -44,7 +44,7 @@ struct ErrorAnswerTests {
         #expect(head?.value(forHTTPHeaderField: "x-reason") == "\(status)")
         let content = world.recorder.state.withLock { $0.contents[task.taskIdentifier] }
         #expect(content == Data("why not".utf8))
-        // A challenge is put to the delegate, and the server asked once more when it has no answer.
+        // The delegate receives a challenge, and if it has no credential, the server receives the request once more.
         #expect(server.requests(for: "/x").count == (status == 401 ? 2 : 1))
         try await world.end(session)
     }
@@ -113,7 +113,7 @@ struct ErrorAnswerTests {
         let world = try await SessionWorld()
         let session = world.session()
         let whole = noise(2 << 20)
-        // Each has a head, and too little of the body to be tried again at once.
+        // Each response has a head, but too little of the body for an immediate retry.
         let broken = (1...6).map { _ in Answer.content(whole).cut(after: 0) }
         server.answer("/x", with: broken + [answer(503), .content(whole)])
         let task = session.downloadTask(with: try url("/x"))

@@ -6,7 +6,7 @@ import Testing
 @testable import StageDaemon
 
 struct EventFeedTests {
-    /// Progress events that the feed keeps.
+    /// The maximum number of progress events that the feed keeps.
     private static let limit = 4096
 
     @Test func onlyTheClientWhoseEventIsDroppedHasMissedOne() {
@@ -54,7 +54,7 @@ struct EventFeedTests {
             feed.send(event, of: session)
         }
 
-        /// Numbers of the ends that the watcher has not read.
+        /// The sequence numbers of the unread events; `nil` for progress.
         func unread() -> [Int64?] {
             var found: [Int64?] = []
             while let event = watch.next() { found.append(event.sequence) }
@@ -78,7 +78,7 @@ struct EventFeedTests {
         world.report()
         #expect(world.unread().count == Subscription.limit)
         for sequence in 0...Int64(Subscription.limit) { world.send(sequence) }
-        // Ends with the stream.
+        // The loop ends with the stream.
         for await _ in world.watch.wakes {}
     }
 
@@ -93,7 +93,7 @@ struct EventFeedTests {
         #expect(world.unread() == Array(2...limit).map(Optional.some))
         world.send(limit + 3)
         #expect(world.unread() == [])
-        // Ends with the stream.
+        // The loop ends with the stream.
         for await _ in world.watch.wakes {}
     }
 

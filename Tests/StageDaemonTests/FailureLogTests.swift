@@ -9,7 +9,7 @@ import Testing
 
 @testable import StageDaemon
 
-/// Messages of failures that a user can cause as often as wanted.
+/// Log messages about failures that a user can cause any number of times.
 @Suite(.directory)
 struct FailureLogTests {
     private final class Lines: Sendable {

@@ -57,7 +57,7 @@ struct HandlerLimitTests {
         let processes = try Directory.open("/proc")
         for entry in try processes.entries() {
             guard let process = pid_t(entry.path.string),
-                // A process that has gone meanwhile is none.
+                // A process that has ended meanwhile does not count.
                 let line = try? text(of: FilePath("/proc/\(process)/cmdline")),
                 line == "/bin/sleep\0\(mark)\0",
                 let status = try? processes.status(entry.path)
@@ -80,14 +80,14 @@ struct HandlerLimitTests {
         try await poll("there are \(try count())") { try count() == 4 }
         for user in users.dropFirst() { try await makeSessions(of: user) }
         try await poll("there are \(try count())") { try count() == 32 }
-        // Nothing that still comes is one more.
+        // No further handler is started in this time.
         let began = ContinuousClock.now
         while ContinuousClock.now - began < .seconds(2) {
             #expect(try count() <= 32)
             try await Task.sleep(for: .milliseconds(50))
         }
         #expect(try handlers().values.allSatisfy { $0.count <= 4 })
-        // Another one starts when one ends.
+        // When one handler ends, another one is started.
         let ended = try #require(try handlers()[users[0]]?.first)
         kill(ended, SIGKILL)
         try await poll("there are \(try count())") {

@@ -4,9 +4,9 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// The clients for which the daemon of all users starts programs, and the groups of these programs.
+/// The clients for which the system's daemon starts handlers, and the groups of these handlers.
 ///
-/// The daemon runs where `/etc/group` is one of the test's own: there, the user `daemon` is a member of
+/// The daemon runs with an `/etc/group` of the test: in it, the user `daemon` is a member of
 /// the group 4242.
 @Suite(.directory, .daemon, .server, .severalUsers)
 struct HandlerPolicyTests {
@@ -36,7 +36,7 @@ struct HandlerPolicyTests {
         server.answer("/u", with: .status(201))
     }
 
-    /// A group whose entry has some 200 KB.
+    /// A group whose entry in the file has some 200 KB.
     private static let crowd =
         "crowd:x:4243:daemon," + (0..<20_000).map { "user\($0)" }.joined(separator: ",") + "\n"
 
@@ -82,7 +82,7 @@ struct HandlerPolicyTests {
     ) async throws {
         let answer = try await makeSession(as: user, privileges: privileges)
         #expect(answer.status == 403 && answer.body.contains(reason), "\(answer)")
-        // Transfers it may have.
+        // The user may have transfers nevertheless.
         let plain = try await peer.ask(
             as: user,
             user,
@@ -184,7 +184,7 @@ struct HandlerPolicyTests {
 
     @Test func eachHandlerHasASessionKeyringOfItsOwn() async throws {
         let target = try daemon.makeOpenDirectory().appending("keys")
-        // The number of the session keyring, as keyctl(2) tells it.
+        // Prints the number of the session keyring, from keyctl(2).
         let code = "import ctypes; print(ctypes.CDLL(None).syscall(\(Self.keyctl), 0, -3, 0))"
         let script = "python3 -c '\(code)' > \(target).$STAGEPACK_SESSION"
         for name in ["a", "b"] {
@@ -232,7 +232,7 @@ struct HandlerPolicyTests {
             _ = try await peer.ask(as: user, user, "POST", path, #"{"tasks": [\#(task)]}"#)
             try await poll("the handler is not started") { FileStatus.exists(target) }
             #expect(try text(of: target) == expected + "\n")
-            // A launch that failed delays the next one: each case has a session of its own.
+            // A failed launch delays the next one, so each case has a separate session.
             _ = try await peer.ask(as: user, user, "DELETE", "/v1/sessions/s")
         }
     }
@@ -265,7 +265,7 @@ struct HandlerPolicyTests {
         let configuration = #"{"group": "nogroup", "headers": {"Authorization": "Bearer secret"}}"#
         let made = try await peer.ask(as: owner, owner, "PUT", "/v1/sessions/g", configuration)
         #expect(made.status == 200 && made.body.contains("Bearer secret"))
-        // 'sync', a member of the group.
+        // The request is sent as 'sync', a member of the group.
         func ask(_ method: String, _ path: String, _ body: String = "") async throws -> String {
             try await peer.ask(as: 4, owner, method, "\(path)?user=\(owner)", body).body
         }

@@ -8,7 +8,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// Clients that mean no good, byte by byte: each is refused or cut off, and others are served.
+/// Hostile clients, byte by byte: each is refused or disconnected, and other clients are served.
 @Suite(.directory, .daemon, .server)
 struct HostileTests {
     private let daemon: DaemonProcess
@@ -25,11 +25,11 @@ struct HostileTests {
         process = try await daemon.client.status().process
     }
 
-    /// Sends bytes, and returns the status of the answer; `nil` if the daemon only closed the
+    /// Sends bytes, and returns the status of the response; `nil` if the daemon only closed the
     /// connection.
     private func status(of bytes: [UInt8]) async throws -> Int? {
         let client = try UnixSocket.connect(to: daemon.socket)
-        // More than the daemon gives a client that says nothing, and less than comparisons of texts would take.
+        // The limit exceeds the daemon's timeout for a silent client, but not the time of comparing long texts.
         let isLate = Mutex(false)
         let timeout = Task {
             try await Task.sleep(for: .seconds(90))
@@ -59,7 +59,7 @@ struct HostileTests {
         )
     }
 
-    /// Expects the daemon to be as it was: the same process, with nothing created.
+    /// Expects that the daemon still runs, as the same process, and created nothing.
     private func expectNothingHappened() async throws {
         #expect(try await daemon.client.status().process == process)
         #expect(try await daemon.client.sessions().map(\.identifier) == ["s"])
@@ -72,7 +72,7 @@ struct HostileTests {
         #"{"tasks": [{"token": "t", "kind": "download", "url": "http://127.0.0.1:1/"\#(more)}]}"#
     }
 
-    /// More than texts may have, and than all strings of a handler may.
+    /// `long` exceeds the limit of a single text, and `many` that of all strings of a handler.
     private static let long = String(repeating: "x", count: 4097)
     private static let marks =
         String(repeating: "\u{301}", count: 200_000) + String(repeating: "\u{316}", count: 200_000)
@@ -102,7 +102,7 @@ struct HostileTests {
         (create, #"{"tasks": 3}"#, 400), (create, #"{"tasks": [{}]}"#, 400),
         (create, #"{"tasks": [{"token": 1, "kind": "download", "url": "http://a/"}]}"#, 400),
         (create, String(repeating: "[", count: 100_000), 400),
-        // Minutes of comparisons.
+        // Comparing these names would take minutes.
         (create, #"{"a\#(marks)": 1, "tasks": []}"#, 400),
         ("PUT /v1/sessions/x", #"{"a\#(marks)": 1}"#, 400),
         (create, task(#", "size": -1"#), 400), (create, task(#", "size": \#(huge)"#), 400),
@@ -218,7 +218,7 @@ struct HostileTests {
         ("GET /v1/tasks/-1", "", 404), ("GET /v1/tasks/\(huge)", "", 400),
         ("GET /v1/tasks/1%00", "", 400), ("GET /v1/tasks/0x1", "", 400),
         ("TRACE /v1/", "", 404), ("OPTIONS *", "", 404),
-        // Slow to compare.
+        // Names that take long to compare.
         ("GET /v1/\(escapedMarks)", "", 400), ("GET /v1/sessions?all=\(escapedMarks)", "", 400),
     ]
 
@@ -345,7 +345,7 @@ struct HostileTests {
         let client = try UnixSocket.connect(to: daemon.socket)
         try client.send(Array("GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n".utf8))
         let before = try residentBytes()
-        // Read from the beginning: the daemon closes a connection that is not read for half a minute.
+        // The stream is read from the beginning: the daemon closes a connection that is not read for half a minute.
         async let received = stream.take(within: .seconds(300)) { $0.sequence == 4000 }
         // Tasks with missing files end at once, each with one durable event and a few others.
         let requests = (0..<4000).map { number in
