@@ -162,7 +162,7 @@ struct JournalFormTests {
         return metrics
     }()
 
-    /// The bytes of each kind of document on disk; lines are joined without their ends.
+    /// The bytes of each kind of stored document; the line breaks of these texts are not a part of them.
     private enum Golden {
         static let rights = #"{"group":100,"groups":[100,27],"version":1}"#
         static let launchLimiter = #"""
@@ -214,7 +214,7 @@ struct JournalFormTests {
             """#
     }
 
-    /// Expects a value to have a form, and the form to be read as the value.
+    /// Expects that a value is encoded in a form, and that the form is decoded to the value.
     private func expect<Document: StoredDocument & Equatable>(
         _ value: Document,
         isStoredAs form: String
@@ -234,14 +234,14 @@ struct JournalFormTests {
         try expect(Self.upload, isStoredAs: Golden.upload)
     }
 
-    /// The names of properties, of the value and of values in it, that the golden documents would not show.
+    /// Returns the names of properties, of the value and of nested values, that the golden documents do not cover.
     private func untested<Document: StoredDocument>(_ value: Document) -> [String] {
         zip(Mirror(reflecting: value).children, Mirror(reflecting: Document.blank).children)
             .filter { "\($0.value)" == "\($1.value)" }
             .compactMap(\.0.label)
     }
 
-    /// A property that the protocol gets has to be stored, or be named here.
+    /// Each property of the protocol must be stored, or be listed here.
     @Test func everyPropertyIsStored() throws {
         #expect(untested(Self.launchLimiter) == [])
         #expect(untested(Self.configuration) == [])

@@ -6,7 +6,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// A journal that is gone, that is older than what the daemon has written, or that cannot be written.
+/// A journal that is missing, that is older than the daemon's other files, or that cannot be written.
 @Suite(.directory, .daemon, .server)
 struct JournalLossTests {
     private let daemon: DaemonProcess
@@ -46,7 +46,7 @@ struct JournalLossTests {
         let events = try await daemon.outcomes()
         let location = try #require(events.first?.location)
         #expect(try bytes(of: FilePath(location)) == noise(2000))
-        // The file of the journal that is gone was moved aside, and not removed.
+        // The file of the missing journal was moved aside, not removed.
         let aside = try Directory.open(daemon.state).entries().map(\.name)
             .filter { $0.string.hasPrefix("staged.damaged-") }
         let user = "\(UserIdentity.current.user)/\(first)"
@@ -92,14 +92,14 @@ struct JournalLossTests {
         #expect([next, last] == [4, 5])
     }
 
-    /// Ways to make a journal that of another version, and back.
+    /// Statements that make a journal that of another version, and their inverse.
     static let versions = [
-        // A later one.
+        // A later version.
         (
             "INSERT INTO grdb_migrations VALUES ('later')",
             "DELETE FROM grdb_migrations WHERE identifier = 'later'"
         ),
-        // An earlier one.
+        // An earlier version.
         (
             """
             UPDATE grdb_migrations SET identifier = 'earlier'
@@ -110,7 +110,7 @@ struct JournalLossTests {
             WHERE identifier = 'earlier'
             """
         ),
-        // No steps were recorded.
+        // The journal records no migration steps.
         (
             "ALTER TABLE grdb_migrations RENAME TO moved",
             "ALTER TABLE moved RENAME TO grdb_migrations"
@@ -179,7 +179,7 @@ struct JournalLossTests {
             return reasons.map(\.kind) == [.disk] && reasons.first?.until == nil
         }
         try await daemon.changeJournal("DROP TRIGGER refusal")
-        // Each change of another task sets the timer.
+        // Each change of another task resets the timer.
         var priority = 0.0
         try await poll("the end is never recorded") {
             var change = TransferChange()

@@ -19,7 +19,7 @@ struct JournalTests {
         }
     }
 
-    /// A removal of a session that fails after some steps keeps the count of the others.
+    /// If the removal of a session fails after some steps, the later steps count the remaining tasks.
     @Test func aStepOfARemovalTellsHowManyTasksHadNotEnded() async throws {
         let journal = try openJournal()
         let session = try await journal.makeSession(

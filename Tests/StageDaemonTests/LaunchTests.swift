@@ -76,7 +76,7 @@ struct LaunchTests {
         #expect(notes.map(\.sequences) == [[1, 2, 3]])
         #expect(notes[0].session == "s")
         try await waitForTimers(dueIn: 1)
-        // The client, and one handler.
+        // The notes of the client and of one handler.
         #expect(try peer.notes("started").map { $0.launch != nil } == [false, true])
         let session = try await daemon.client.session("s")
         #expect(session.acknowledgedEvent == 3)
@@ -90,7 +90,7 @@ struct LaunchTests {
         try await daemon.download(server.url("/a"))
         try await peer.wait(for: "started", count: 5)
         let times = try peer.notes("started").map(\.time)
-        // The sum of four delays; a program may take long to start, now and then.
+        // The sum of four delays; the upper limit permits slow starts of the handler.
         #expect((2.8...12).contains(times[4] - times[0]))
         #expect(Set(try peer.notes("started").map(\.launch)).count == 5)
         try await poll("the failure is not counted") {
@@ -222,7 +222,7 @@ struct LaunchTests {
 
     @Test func aDaemonThatDiesOverAndOverDoesNotStartHandlersFaster() async throws {
         try await start(delay: 0.5, handler: peer.handler("hold"))
-        // Before the first launch, from which the delays count.
+        // The time before the first launch, from which the delays count.
         let began = Date.now
         try await daemon.download(server.url("/a"))
         try await peer.wait(for: "held")

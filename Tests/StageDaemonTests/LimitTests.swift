@@ -7,7 +7,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// A user who takes all of the disk that the daemon gives.
+/// A user who uses up the disk space that the daemon grants.
 @Suite(.directory, .daemon, .server)
 struct StorageLimitTests {
     private let daemon: DaemonProcess
@@ -134,7 +134,7 @@ struct StorageLimitTests {
             } == .quota
         )
         #expect(try await daemon.client.tasks(in: "s").count == created)
-        // A start counts the same, and what goes makes room.
+        // A restarted daemon counts the same bytes, and a removal frees them.
         try await daemon.kill()
         try await daemon.start()
         #expect(
@@ -199,8 +199,8 @@ struct SharedLimitTests {
         peer = try Peer(daemon)
     }
 
-    /// Makes sessions as one user after the other, and prints how many each has and what the next one is
-    /// answered, then what a change of the first one is.
+    /// Creates sessions as one user after the other, and prints the number of each user's sessions and the response to the next
+    /// request, then the response to a change of the first session.
     private static let sessions = """
         import http.client, os, socket
         for user in range(1, 18):
@@ -226,7 +226,7 @@ struct SharedLimitTests {
         #expect(answer == expected)
     }
 
-    /// Starts the daemon with a file system of its own for its state, and returns that.
+    /// Starts the daemon with a separate file system for its state, and returns the state directory.
     private func start(onFileSystemOf options: String) async throws -> Directory {
         _ = try Directory.make(daemon.state)
         let script = #"mount -t tmpfs -o "mode=711,$1" none "$0" && shift && exec "$@""#
@@ -242,7 +242,7 @@ struct SharedLimitTests {
         )
         let state = try await start(onFileSystemOf: "size=64m")
         try await daemon.makeSession()
-        // A file to upload is counted whole, before it is copied.
+        // A file to upload counts with its full size before it is copied.
         let file = try Directory.open(daemon.directory).file(updating: FilePath("upload"))
         try file.truncate(to: 40 << 20)
         var upload = TransferRequest(token: "u", kind: .upload, url: "http://127.0.0.1:9/")
@@ -256,7 +256,7 @@ struct SharedLimitTests {
         } else {
             Issue.record("expected a refusal, found \(String(describing: error))")
         }
-        // A download of unknown size is stopped, a piece of 4 MiB too late at most.
+        // A download of unknown size is stopped after at most 4 MiB beyond the limit.
         let server = TestServer.current
         server.answer("/a", with: .content(noise(60 << 20)).chunked())
         let task = try await daemon.download(server.url("/a"))
@@ -288,7 +288,7 @@ struct SharedLimitTests {
     }
 }
 
-/// A user whose programs take all of the connections and memory that the daemon gives.
+/// A user whose programs use up the connections and the memory that the daemon grants.
 @Suite(.directory, .daemon, .severalUsers)
 struct ConnectionLimitTests {
     private let daemon: DaemonProcess
@@ -302,11 +302,11 @@ struct ConnectionLimitTests {
         peer = try Peer(daemon)
     }
 
-    /// Expects that another user is answered in good time.
+    /// Expects that the daemon responds to another user in time.
     private func expectOthersAreServed() async throws {
         let began = ContinuousClock.now
         for _ in 0..<3 { #expect(try await peer.ask(as: 1, 1, "GET", "/v1/").status == 200) }
-        // Most of it is the start of the program that asks. Without a share it is never answered.
+        // Most of this time is the start of the client program. Without a share of its own, the user would get no response.
         #expect(ContinuousClock.now - began < .seconds(30))
     }
 
@@ -368,7 +368,7 @@ struct ConnectionLimitTests {
             let deadline = ContinuousClock.now + .seconds(40)
             await withBlockingThread {
                 try? client.setTimeout(.seconds(1))
-                // Bytes come all the time, and never enough.
+                // The client sends bytes continuously, but never a complete request.
                 while ContinuousClock.now < deadline, (try? client.send([0x20])) != nil {
                     if let bytes = try? client.receive(), bytes.isEmpty { return }
                 }
@@ -378,7 +378,7 @@ struct ConnectionLimitTests {
     }
 
     @Test func withoutDescriptorsTheDaemonWaitsAndGoesOn() async throws {
-        // Less than it took its limits from, as when transfers have many files open.
+        // The limit is lower than the one from which the daemon derived its limits, as if transfers had many files open.
         let most = try daemon.descriptorCount() + 6
         let process = try #require(daemon.process)
         let command = ["/usr/bin/prlimit", "--pid=\(process)", "--nofile=\(most):\(most)"]
@@ -395,7 +395,7 @@ struct ConnectionLimitTests {
         for _ in 0..<20 { _ = try await daemon.client.status() }
     }
 
-    /// The time that the daemon took of processors, in hundredths of a second.
+    /// The processor time that the daemon has used, in hundredths of a second.
     private func processorTime() throws -> Int {
         let process = try #require(daemon.process)
         let fields = try text(of: FilePath("/proc/\(process)/stat")).split(separator: " ")
@@ -404,7 +404,7 @@ struct ConnectionLimitTests {
 }
 
 extension DaemonProcess {
-    /// Begins to take note of the most memory that the daemon has from now on (proc(5)).
+    /// Resets the kernel's record of the daemon's peak memory (proc(5)).
     func forgetPeak() throws {
         let process = try #require(process)
         let path = FilePath("/proc/\(process)/clear_refs")

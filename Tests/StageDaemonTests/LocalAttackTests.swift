@@ -7,7 +7,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// A daemon for all users of the machine against one of them who means harm.
+/// The daemon of all users, and a hostile user.
 ///
 /// The attacker is `nobody`, the victim `daemon`; both are users that every Debian has.
 @Suite(.directory, .daemon, .server, .severalUsers)
@@ -65,7 +65,7 @@ struct LocalAttackTests {
     }
 
     @Test func anUploadNamesNoOpenFileOfTheDaemon() async throws {
-        // The daemon has both open: the copy of an upload that is under way, and a running download.
+        // The daemon has both files open: that of a running upload copy, and that of a running download.
         let file = try secret(of: victim, "what the victim sends")
         server.answer("/held", with: Answer.status(201).stalled(after: 0))
         let held = upload("u", file).replacing(server.url("/u"), with: server.url("/held"))
@@ -81,7 +81,7 @@ struct LocalAttackTests {
         paths += ["/proc/\(process)/status", "/sys/kernel/mm/transparent_hugepage/enabled"]
         paths += ["/proc/self/root\(file)", "/proc/self/cwd/etc/hostname", "/dev/null"]
         for number in 0..<64 { paths += ["/proc/self/fd/\(number)", "/dev/fd/\(number)"] }
-        // All in one session, each by itself: one refusal is not another's.
+        // All requests use one session, and one request each: a refusal of one must not affect another.
         _ = try await ask(attacker, "PUT", "/v1/sessions/s", "{}")
         for path in paths {
             let body = #"{"tasks": [\#(upload(path, path))]}"#
@@ -127,7 +127,7 @@ struct LocalAttackTests {
             try await peer.wait(forEvents: 1, of: user)
         }
         let staged = daemon.state.appending("staged")
-        // Both files are kept aside, and their tasks have ended: files with these numbers belong to no task.
+        // Both files are moved aside, and their tasks have ended: files with these numbers belong to no task.
         for user in [attacker, victim] {
             let body = #"{"sequence": 1}"#
             let path = "/v1/sessions/s/acknowledge"
@@ -149,7 +149,7 @@ struct LocalAttackTests {
         try await peer.wait(forEvents: 2, of: victim)
     }
 
-    /// Starts the daemon where file systems that never answer are mounted on files of the attacker.
+    /// Starts the daemon while file systems that never respond are mounted on files of the attacker.
     private func startDaemon(withMountsOn names: [String]) async throws {
         let paths = names.map { daemon.state.appending("staged/65534/\($0)").string }
         let program = daemon.directory.appending("mounts.py")
@@ -178,7 +178,7 @@ struct LocalAttackTests {
         let next = daemon.state.appending("staged/65534/3").string
         _ = try await peer.run(as: attacker, attacker, ["/bin/touch", next])
         try await daemon.kill()
-        // The start counts the finished download, and the next one has the number of the other file.
+        // The daemon counts the finished download at its start, and the next download gets the number of the other file.
         try await startDaemon(withMountsOn: ["1", "3"])
         server.answer("/next", with: .content(noise(1000)))
         #expect(try await create(attacker, download("n", "/next")).status == 200)
@@ -192,14 +192,14 @@ struct LocalAttackTests {
         #expect(try await create(victim, download("last")).status == 200)
         try await peer.wait(forEvents: 5, of: victim)
         #expect(try await ask(attacker, "GET", "/v1/sessions/s").body.contains("\"lastEvent\":1"))
-        // The attacker's own download ends once the file system is gone.
+        // The attacker's own download ends once the file system is unmounted.
         try await daemon.kill()
         _ = try await peer.run(as: attacker, attacker, ["/bin/rm", next])
         try await daemon.start()
         try await peer.wait(forEvents: 2, of: attacker)
     }
 
-    /// Starts file systems that never answer; their mounts stay until they are removed.
+    /// Starts file systems that never respond; their mounts stay until they are removed.
     private func mount(on place: FilePath) async throws -> StartedProcess {
         let log = daemon.directory.appending("mounts.log")
         let limited = ["/usr/bin/timeout", "600", "/usr/bin/python3", "-c", SilentMounts.program]
@@ -208,7 +208,7 @@ struct LocalAttackTests {
         return mounts
     }
 
-    /// A handler that waits for a file system of its user's cannot be killed.
+    /// A handler that waits for a file system of its user cannot be killed.
     @Test(.fuse, arguments: [SIGKILL, SIGTERM])
     func aHandlerThatCannotBeKilledHoldsUpNoDaemon(signal: CInt) async throws {
         let place = daemon.directory.appending("silent")
@@ -232,7 +232,7 @@ struct LocalAttackTests {
         _ = consume mounts
     }
 
-    /// The daemon's thread that reads would wait for some files that it does not receive (`SO_LINGER`).
+    /// The daemon's reading thread would wait for some files that it refuses to receive (`SO_LINGER`).
     @Test func noClientSendsOpenFiles() async throws {
         let script = """
             import os, socket

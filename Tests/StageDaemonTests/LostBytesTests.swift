@@ -19,7 +19,7 @@ struct LostBytesTests {
         return try #require(try await daemon.client.createTasks([request], in: "s").first)
     }
 
-    /// The server has no entity tag, so that each attempt begins at the first byte; some get further than the one before.
+    /// The server sends no entity tag, so each attempt begins at the first byte; some get further than the previous one.
     @Test func bytesThatWereLostAreNoProgress() async throws {
         try daemon.configure(#"{"retryBase": 0.02}"#)
         try await daemon.start()
@@ -34,7 +34,7 @@ struct LostBytesTests {
                 hold.kind == .backoff && hold.until.map { $0 > Date.now + 1 } ?? false
             }
         }
-        // Long before the server's responses are all the same.
+        // The test ends long before the server repeats its last response.
         #expect(server.requests.count < 50)
     }
 

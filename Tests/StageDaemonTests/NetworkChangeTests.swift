@@ -4,14 +4,14 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Networks that appear without a service that tells of them: the daemon runs in a network namespace of its own.
+/// New networks without a service that reports them: the daemon runs in a separate network namespace.
 @Suite(.directory, .daemon, .ownNetwork)
 struct NetworkChangeTests {
     private let daemon: DaemonProcess
 
     init() throws { daemon = try .required() }
 
-    /// Answers every request, and becomes the daemon.
+    /// Runs a server that responds to every request in a child process, and executes the daemon.
     private static let server = """
         import os, socket, sys
         listener = socket.create_server(("", 8000))
@@ -24,7 +24,7 @@ struct NetworkChangeTests {
         os.execv(sys.argv[1], sys.argv[1:])
         """
 
-    /// Answers every request with the half of a body, and becomes the daemon.
+    /// Runs a server that responds to every request with half of a body, and executes the daemon.
     private static let silentServer = """
         import os, socket, sys
         listener = socket.create_server(("", 8000))
@@ -38,13 +38,13 @@ struct NetworkChangeTests {
         os.execv(sys.argv[1], sys.argv[1:])
         """
 
-    /// Starts the daemon with a server, after a command in its network.
+    /// Starts the daemon with a server, after a command in its network namespace.
     private func start(
         _ server: String = Self.server,
         after command: String = "true"
     ) async throws {
         let bus = daemon.directory.appending("no-bus").string
-        // The first wait takes half an hour, on the average.
+        // The first retry delay is half an hour on average.
         try daemon.configure(
             #"{"retryBase": 3600, "settlingTime": 0.2, "busAddress": "unix:path=\#(bus)"}"#
         )

@@ -4,9 +4,9 @@ import Subprocess
 import SystemPackage
 import Testing
 
-/// nginx as Debian builds it, with a log of what it sent, for as long as the object lives.
+/// nginx from its Debian package, with a log of its responses; it ends with the object.
 final class NginxServer: Sendable {
-    /// Directory that it serves, and that uploads below `/up/` are stored in.
+    /// The directory that it serves; uploads are stored below `/up/`.
     let root: FilePath
     let baseURL: String
     private let directory: FilePath
@@ -31,7 +31,7 @@ final class NginxServer: Sendable {
         try await poll("nginx does not start") { try !text(of: file).isEmpty }
     }
 
-    /// The bytes of bodies that were sent, and how many requests there were, by path.
+    /// Returns the bytes of sent bodies and the number of requests, by path.
     func counts() throws -> [String: (bytes: Int, requests: Int)] {
         var counts: [String: (bytes: Int, requests: Int)] = [:]
         for line in try text(of: directory.appending("access.log")).split(separator: "\n") {

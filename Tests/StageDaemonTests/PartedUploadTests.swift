@@ -88,12 +88,12 @@ struct MultipartUploadTests {
         let events = try await daemon.outcomes()
         #expect(events.map(\.gist) == ["1 completed of \(id)"])
         expectObject(content)
-        // A daemon that is killed after the last part may have sent the completion, whose answer is then not known.
+        // If the daemon is killed after the last part, it may have sent the completion, but not received its response.
         let completions = server.methods.filter { $0 == "POST" }.count
         #expect(completions == 1 || received >= Self.size)
     }
 
-    /// The application is killed, and so are the processes of it that find the upload again; its file is gone by then.
+    /// The application is killed, and so are its later processes that see the upload; the file is deleted by then.
     @Test func anApplicationThatIsKilledIsNotMissed() async throws {
         try daemon.configure(#"{"retryBase": 0.01}"#)
         try await daemon.start()
@@ -159,7 +159,7 @@ struct MultipartUploadTests {
         #expect(server.requests.last?["authorization"] == "x")
     }
 
-    /// A URL is all that is needed to use it.
+    /// A URL alone grants access.
     @Test func theURLsAreToldToNoClient() async throws {
         try await start(retryBase: 3600)
         server.replace { _ in "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n" }

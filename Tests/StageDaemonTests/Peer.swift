@@ -6,10 +6,10 @@ import Subprocess
 import SystemPackage
 import Testing
 
-/// A program that speaks to the daemon on its own account.
+/// A client program that is independent of StagePack's code.
 ///
-/// It is a client of another user, one that is killed, or the handler of a session, written in Python
-/// by the protocol's description alone.
+/// It is a client of another user, one that is killed, or the handler of a session, written in Python from the
+/// description of the protocol.
 struct Peer {
     /// Note that a handler or client wrote about itself.
     struct Note: Decodable {
@@ -34,13 +34,13 @@ struct Peer {
         try place.changeMode(of: "peer.py", to: [.ownerReadWrite, .groupRead, .otherRead])
     }
 
-    /// The command that starts it; `mode` says what it does.
+    /// Returns the command that starts the program; `mode` selects what it does.
     func command(_ mode: String, _ arguments: String...) -> [String] {
         let path = directory.appending("peer.py").string
         return ["/usr/bin/python3", path, directory.appending("notes").string, mode] + arguments
     }
 
-    /// A handler that does what `mode` says.
+    /// Returns a handler that runs the program in `mode`.
     func handler(_ mode: String, _ arguments: String...) -> LaunchHandler {
         LaunchHandler(command: command(mode) + arguments)
     }
@@ -59,7 +59,7 @@ struct Peer {
         }
     }
 
-    /// Asks the daemon as a user, and returns the status and the body of its answer.
+    /// Sends a request to the daemon as a user, and returns the status and the body of the response.
     func ask(
         as user: UInt32,
         _ group: UInt32,
@@ -86,8 +86,8 @@ struct Peer {
         }
     }
 
-    /// Runs a program as a user, which has to succeed, and returns what it printed; `privileges` are
-    /// options of setpriv(1), by default one that leaves no further groups.
+    /// Runs a program as a user, which must succeed, and returns its output; `privileges` are options of setpriv(1),
+    /// by default one without further groups.
     func run(
         as user: UInt32,
         _ group: UInt32,

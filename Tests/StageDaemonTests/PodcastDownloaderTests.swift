@@ -6,14 +6,14 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// The example of an application that was ported by one import, from its feed to its episodes.
+/// The example of an application that was ported by changing one import: from its feed to its episodes.
 @Suite(.directory, .daemon, .server, .severalUsers)
 final class PodcastDownloaderTests {
     private static let session = "com.example.podcast-downloader"
 
     private let daemon: DaemonProcess
     private let server = TestServer.current
-    /// The user of the application; root's finds another daemon.
+    /// The user of the application; as root, it would use another daemon.
     private let user: UInt32 = 65534
     /// The directory of the application, which only root may write, from '/' on.
     private let programs: InstalledPrograms
@@ -45,7 +45,7 @@ final class PodcastDownloaderTests {
         server.answer("/feed.json", with: .content(Array(feed.utf8)))
     }
 
-    /// Starts the application as the user; what it says is added to a file.
+    /// Starts the application as the user, with its output appended to a file.
     private func start(_ arguments: [String], log: FilePath) throws -> StartedProcess {
         var command = ["/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
         command += ["/usr/bin/env", "-i", "STAGEPACK_SOCKET=\(daemon.socket)"]
@@ -71,7 +71,7 @@ final class PodcastDownloaderTests {
         server.answer("/two.mp3", with: .content(noise(20_000)))
         let log = daemon.directory.appending("watch.log")
         let application = try start(["watch", server.url("/feed.json")], log: log)
-        // A task that the daemon was not told of ends with its process.
+        // A task that the daemon does not have yet would end with its process.
         try await poll("not everything is asked for") {
             ["/one.mp3", "/two.mp3", "/gone.mp3"].allSatisfy { !server.requests(for: $0).isEmpty }
         }
@@ -92,7 +92,7 @@ final class PodcastDownloaderTests {
         }
         let first = try File.open(readingRegular: episodes.appending("one.mp3"))
         #expect(try first.readAll(limit: 1 << 20) == noise(400_000))
-        // The handler has moved the files without a person's help, and has not taken the error page for an episode.
+        // The handler has moved the files without a user's action, and has not stored the error page as an episode.
         #expect(try await run("list") == "one.mp3\ntwo.mp3\n")
         publish("one.mp3", "two.mp3")
         let again = try await run("get", server.url("/feed.json"))

@@ -98,7 +98,7 @@ struct ProgramTests {
         defer { second.abandon() }
         try second.launch()
         #expect(try await second.end() == 75)
-        // The first one's socket is still its own.
+        // The first daemon still has its socket.
         #expect(try await daemon.client.status().process == Int(try #require(daemon.process)))
         #expect(try await daemon.kill(SIGTERM) == 0)
     }
@@ -230,7 +230,7 @@ struct ProgramTests {
     @Test(.mountedFileSystems)
     func aFullDiskIsWaitedFor() async throws {
         let state = daemon.state.string
-        // The disk goes with the daemon; what fills it is removed from outside, by its process.
+        // The file system is unmounted with the daemon; a file that fills it is removed through /proc.
         let script = """
             mkdir -p "$1" && mount -t tmpfs -o size=6m none "$1" && head -c 3000000 /dev/zero >"$1/filler"
             shift; exec "$@"

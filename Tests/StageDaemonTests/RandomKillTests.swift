@@ -7,7 +7,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Kills at random moments, with many transfers under way; `STAGEPACK_TEST_KILLS` says how many.
+/// Kills at random moments, while many transfers are running; `STAGEPACK_TEST_KILLS` is the number of kills.
 @Suite(
     .directory,
     .daemon,
@@ -120,7 +120,7 @@ private struct KillChain {
     private mutating func talk() async throws {
         if ids.isEmpty || Bool.random(using: &random) { try await create() }
         let stream = try await daemon.client.events(of: "s")
-        // Until the daemon is gone.
+        // The stream ends with the daemon.
         for try await event in stream { note([event]) }
     }
 

@@ -6,7 +6,7 @@ import Testing
 
 @testable import StageDaemon
 
-/// Each member of a request that a client may not send so, with the words of its refusal.
+/// Members of requests with values that are not allowed, and the messages of the refusals.
 struct RequestLimitsTests {
     /// A change that makes a valid request an invalid one.
     struct Row<Value: Sendable>: Sendable, CustomTestStringConvertible {
@@ -169,7 +169,7 @@ struct RequestLimitsTests {
         }
     }
 
-    /// The daemon repeats an order that has failed, and says so in it.
+    /// If an order failed, the daemon repeats it with a member that says so.
     @Test func theLargestOrderFitsIntoAMessageAlsoWhenItIsRepeated() throws {
         var order = StagingOrder()
         order.application = "net.example.app"

@@ -37,7 +37,7 @@ struct ResumedUploadTests {
         return try #require(try await daemon.client.createTasks([request], in: "s").first)
     }
 
-    /// Waits until a task is put off, and the server has some bytes of its body.
+    /// Waits until a task is in its retry delay, and the server has some bytes of its body.
     private func waitForCut(of id: Int64) async throws -> TransferTask {
         try await poll("the task is not put off") {
             try await daemon.client.task(id).pendingReasons.map(\.kind) == [.backoff]
@@ -70,7 +70,7 @@ struct ResumedUploadTests {
     func anUploadThatIsCutGoesOn(uploadProtocol: String, method: String) async throws {
         try await start(uploadProtocol)
         let content = noise(Self.size)
-        // A part of a tus upload has a mebibyte here.
+        // In this test, a part of a tus upload has one mebibyte.
         let step = uploadProtocol == "tus" ? 500_000 : Self.size / 6
         server.cut(after: step, 0, step, 1, step, step)
         let id = try await upload(content) { $0.method = method }
@@ -82,7 +82,7 @@ struct ResumedUploadTests {
         #expect(try daemon.names(in: "snapshots") == [])
     }
 
-    /// The parts of an upload are one attempt.
+    /// All parts of an upload together are one attempt.
     @Test func partsAreNoAttempts() async throws {
         try await start("tus")
         let id = try await upload(noise(Self.size))
@@ -148,7 +148,7 @@ struct ResumedUploadTests {
         expectFinished(content)
     }
 
-    /// A server that has forgotten an upload may have acted on it before.
+    /// A server that has lost the state of an upload may have processed it before.
     @Test func whatMayBeCompleteIsNotSentAgainByTheNextDaemon() async throws {
         try await start("resumable", retryBase: 3600)
         server.loseAnswers(1)
@@ -218,7 +218,7 @@ struct ResumedUploadTests {
         #expect(server.methods == ["POST"])
     }
 
-    /// The answer to a challenge belongs to another request than the one that was challenged.
+    /// A credential for a challenge belongs to another request than the one that received the challenge.
     @Test func aChallengeHasTheUploadBeginAnew() async throws {
         try daemon.configure(#"{"retryBase": 0.05}"#)
         try await daemon.start()
@@ -239,7 +239,7 @@ struct ResumedUploadTests {
         #expect(server.methods == ["POST", "POST"])
     }
 
-    /// A server that is overloaded for good is no reason to wait for a week.
+    /// A permanently overloaded server does not justify waiting for a week.
     @Test func aServerThatTellsNoOffsetIsGivenUp() async throws {
         try await start("resumable")
         server.cut(after: 1 << 20)
@@ -252,7 +252,7 @@ struct ResumedUploadTests {
         #expect(events.first?.response?.status == 503)
         #expect(events.first?.response?.url == server.url("/in"))
         #expect(server.methods == ["POST"] + Array(repeating: "HEAD", count: 6))
-        // The URL of the resource is of no more use.
+        // The URL of the resource is not needed any more.
         #expect(try await journal("SELECT upload FROM task").contains("[(None,)]"))
     }
 
@@ -321,7 +321,7 @@ struct ResumedUploadTests {
         try await poll("the resource stays") { server.unfinished == 0 }
     }
 
-    /// The task ends regardless of the server.
+    /// The task ends even if the server does not respond.
     @Test func aServerThatIsSilentDelaysNoCancellation() async throws {
         try await start("resumable", retryBase: 3600)
         server.cut(after: 500_000)

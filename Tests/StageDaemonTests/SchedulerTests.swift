@@ -71,7 +71,7 @@ struct SchedulerTests {
         #expect(scheduler.nextDeadline == start + 300)
         #expect(scheduler.decide(at: start + 300) == .init(stop: [1]))
         scheduler.attemptEnded(1, pending: nil, at: start + 300)
-        // The second gives way to the first, which waits now.
+        // The second transfer is stopped in favour of the first one, which is waiting now.
         #expect(scheduler.decide(at: start + 300) == .init(start: [3], stop: [2]))
         scheduler.attemptEnded(2, pending: nil, at: start + 301)
         #expect(scheduler.decide(at: start + 301) == .init(start: [1]))
@@ -341,7 +341,7 @@ struct SchedulerTests {
     }
 }
 
-/// A scheduler to which everything happens in a random order, and what it may not do meanwhile.
+/// A scheduler that receives random events, and the invariants that must hold.
 struct SchedulerWorld {
     private var random: SeededGenerator
     private var scheduler: Scheduler
@@ -365,7 +365,7 @@ struct SchedulerWorld {
         scheduler = Scheduler(limits: limits)
     }
 
-    /// Makes a random event happen, and decides.
+    /// Performs a random event, and runs the scheduler.
     mutating func step() {
         switch Int.random(in: 0..<12, using: &random) {
         case 0...3: add()

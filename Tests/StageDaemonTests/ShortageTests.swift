@@ -12,7 +12,7 @@ struct DaemonShortageTests {
 
     init() throws { daemon = try .required() }
 
-    /// Starts the daemon with the limit, and returns whether it began to serve; if not, it has said why.
+    /// Starts the daemon with the limit, and returns whether it began to serve; otherwise it must have reported the reason.
     private func serves(_ limit: String) async throws -> Bool {
         try daemon.configure(#"{"retryBase": 0.05, "settlingTime": 0}"#)
         try daemon.launch(by: ["/usr/bin/prlimit", limit])
@@ -22,7 +22,7 @@ struct DaemonShortageTests {
         }
         guard let status = daemon.status else { return true }
         let said = try daemon.said()
-        // The loader of programs has no status of this program's.
+        // The loader of programs exits with a status of its own.
         if status == 127, said.contains("shared libraries") { return false }
         #expect(status == 71, "\(said)")
         #expect(said.hasPrefix("stagepackd: error: the system "), "\(said)")

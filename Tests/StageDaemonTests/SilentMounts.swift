@@ -1,6 +1,6 @@
-/// File systems that answer no request but the first one of the kernel, as a user can mount them (fuse(4)).
+/// File systems that respond to no request except the kernel's first one, as a user can mount them (fuse(4)).
 ///
-/// A process whose request was read and is not answered cannot be killed.
+/// A process that waits for a response to a request that was read cannot be killed.
 enum SilentMounts {
     /// A program in Python that mounts one on each file and directory that its arguments name.
     ///

@@ -21,7 +21,7 @@ struct SlowReaderTests {
         peer = try Peer(daemon)
     }
 
-    /// Asks for a path, reads nothing, and prints after how many seconds the connection was closed.
+    /// Sends a request for a path, reads nothing, and prints the seconds after which the connection was closed.
     private static let script = """
         import os, select, socket, sys, time
         client = socket.socket(socket.AF_UNIX)
@@ -53,7 +53,7 @@ struct SlowReaderTests {
 
     @Test(arguments: ["/v1/tasks", "/v1/sessions/s/tasks"])
     func aListThatIsNotReadIsCutOff(path: String) async throws {
-        // More than the kernel and the daemon keep for a client.
+        // The response exceeds the buffers of the kernel and of the daemon for a client.
         try await create(60) { request in
             request.headers = ["A": String(repeating: "x", count: 12_000)]
             request.isSuspended = true
@@ -67,10 +67,10 @@ struct SlowReaderTests {
 
     @Test(arguments: ["/v1/events", "/v1/sessions/s/events?after=0"])
     func aStreamThatIsNotReadIsCutOff(path: String) async throws {
-        // An event of the end tells the answer's fields.
+        // The final event contains the header fields of the response.
         let note = String(repeating: "x", count: 30_000)
         server.answer("/a", with: .content(noise(10)).field("X-Note", note))
-        // The fewest of a second: earlier requests have descriptors for a moment.
+        // The lowest count within a second: earlier requests may have descriptors for a moment.
         var before = Int.max
         for _ in 0..<20 {
             before = min(before, try daemon.descriptorCount())
@@ -86,7 +86,7 @@ struct SlowReaderTests {
 
     /// A client that is always slow misses further events while it receives the state of many tasks.
     @Test func theStateOfAllTasksComesBeforeThatOfTheFirstAgain() async throws {
-        // More than the kernel and the daemon keep for a client.
+        // The state of all tasks exceeds the buffers of the kernel and of the daemon for a client.
         let ids = try await daemon.downloads(8000, of: server.url("/a")) {
             $0.earliestBegin = .now + 3600
         }
@@ -94,7 +94,7 @@ struct SlowReaderTests {
         defer { stream.close() }
         var change = TransferChange()
         change.priority = 0.75
-        // More events than the daemon keeps for a client, and none of the first and the last task.
+        // The events exceed the daemon's buffer for a client, and none of them is about the first or the last task.
         let changes = TaskChanges(ids[1...600].map { TaskChange($0, change: change) })
         let body = String(decoding: try ControlFormat.encode(changes), as: UTF8.self)
         for _ in 0..<3 {

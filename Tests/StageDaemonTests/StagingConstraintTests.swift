@@ -9,7 +9,7 @@ import Testing
 struct StagingConstraintTests {
     private let now = Date(timeIntervalSince1970: 1_800_000_000)
 
-    /// The configuration is read again while the journal writes the staging.
+    /// The configuration is reloaded while the journal stores the staging.
     @Test func aStagingThatIsBeingCreatedFollowsAChangedConfiguration() throws {
         var state = TransferState(configuration: DaemonConfiguration(), at: now)
         let session = SessionRecord(1) { $0.isTransient = true }

@@ -8,7 +8,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Stagings of several users with one daemon of root's.
+/// Stagings of several users with one daemon, which runs as root.
 @Suite(.directory, .daemon, .server, .severalUsers, .timeLimit(.minutes(5)))
 struct StagingUserTests {
     private let daemon: DaemonProcess
@@ -57,7 +57,7 @@ struct StagingUserTests {
         .json()
     }
 
-    /// Makes a directory of a user's for a container, which no other one may enter.
+    /// Creates a directory of a user for a container, which other users cannot enter.
     private func makeContainer(_ name: String, of user: (UInt32, UInt32)) throws -> FilePath {
         let path = try Directory.open(daemon.directory).makeDirectory(FilePath(name)).path
         let mode = unsafe chmod(path.string, 0o700)
@@ -66,7 +66,7 @@ struct StagingUserTests {
         return path
     }
 
-    /// Asks for the pack as a user; returns the status of the answer.
+    /// Requests the pack as a user; returns the status of the response.
     private func ask(
         as user: (UInt32, UInt32),
         into container: FilePath,
@@ -129,12 +129,12 @@ struct StagingUserTests {
         }
     }
 
-    /// The daemon's worker.
+    /// Returns the worker process of the daemon.
     private func worker() throws -> pid_t? {
         let parent = try #require(daemon.process)
         for entry in try Directory.open("/proc").entries() {
             guard let process = pid_t(entry.path.string),
-                // A process that has gone meanwhile is none.
+                // A process that has ended meanwhile does not count.
                 let line = try? text(of: FilePath("/proc/\(process)/cmdline")),
                 line.hasSuffix("\0staging-worker\0"),
                 let status = try? text(of: FilePath("/proc/\(process)/status")),
@@ -151,7 +151,7 @@ struct StagingUserTests {
         #expect(try await ask(as: Self.nobody, into: container) == 200)
         try await poll("no worker asks") { !server.requests(for: "/level.bin").isEmpty }
         let process = try #require(try worker())
-        // The kernel answers pidfd_getfd(2) and ptrace(2) by the same rule as this.
+        // The kernel checks access for pidfd_getfd(2) and ptrace(2) by the same rule as for this file.
         let read = ["/bin/sh", "-c", "! cat \"$0\"", "/proc/\(process)/environ"]
         #expect(try await peer.run(as: 65534, 65534, read) == "")
         let status = ["/bin/cat", "/proc/\(process)/status"]
@@ -213,7 +213,7 @@ struct StagingUserTests {
         #expect(both == 422)
         let long = #", "applicationVersion": "\#(String(repeating: "1", count: 70_000))""#
         #expect(try await ask(as: Self.nobody, into: container, long) == 422)
-        // A process that has given groups up does not get them back by a session of another one.
+        // A process without a group does not regain it through another process's session.
         #expect(
             try await peer.ask(
                 as: 65534,
@@ -229,7 +229,7 @@ struct StagingUserTests {
         let body = #"{"tasks": [\#(task)]}"#
         let fewer = try await peer.ask(as: 65534, 65534, "POST", "/v1/sessions/a%2Fb/tasks", body)
         #expect(fewer.status == 403, "\(fewer)")
-        // A session that stays has no stagings, and is not made to be one that goes.
+        // A permanent session has no stagings, and cannot be made a transient one.
         let stays = try await peer.ask(as: 65534, 65534, "PUT", "/v1/sessions/s", "{}")
         #expect(stays.status == 200)
         let refused = try await peer.ask(as: 65534, 65534, "POST", "/v1/sessions/s/tasks", body)

@@ -52,7 +52,7 @@ struct TransferStateTests {
         try create([tasks[0]], in: &state)
         #expect(state.runScheduler(at: now).count == 1)
         receive(tasks[0], in: &state)
-        // While the first gets its place, others come; its end does not change who leads these.
+        // While the content of the first task is being committed, others are added; its end does not change their leader.
         try create(Array(tasks[1...2]), in: &state)
         state.ended([1], events: [], at: now)
         #expect(state.sharing.leader(of: 2) == 2)
@@ -96,9 +96,8 @@ struct TransferStateTests {
         let requests = (1...5).map { FullTask($0).request }
         try state.reserve(requests, in: 1)
         #expect(throws: ControlRefusal.self) { try state.reserve(requests, in: 1) }
-        // The session stays for them when its client detaches.
-        #expect(state.isOver(1) == false)
-        #expect(state.sessions[1]?.wasOverDuringCreation == true)
+        // The session stays for the reserved tasks, although no client is attached.
+        #expect(!state.isOver(1))
         state.endReservation(of: 5, in: 1)
         #expect(state.isOver(1) == true)
         try state.reserve(requests, in: 1)
@@ -149,7 +148,7 @@ struct TransferStateTests {
         }
     }
 
-    /// The journal tells apart what Swift's `==` does not.
+    /// The journal distinguishes identifiers that are equal for Swift's `==`.
     @Test func identifiersAreComparedByTheirBytes() throws {
         let (composed, decomposed) = ("a\u{e9}/1", "ae\u{301}/2")
         var state = TransferState(configuration: DaemonConfiguration(), at: now)
@@ -287,12 +286,12 @@ struct TransferStateTests {
         _ = state.beginRemoval(of: 1)
         _ = state.removed(1, at: now)
         #expect(state.decideLaunch(of: 5, token: "5", boot: "b", at: now) == nil)
-        // The handler has ended.
+        // The launched handler has ended.
         #expect(state.launchEnded("1", of: 1) == nil)
         let order = state.decideLaunch(of: 5, token: "5", boot: "b", at: now)
         _ = state.beginRemoval(of: 5)
         _ = state.removed(5, at: now)
-        // A launch that was decided on for a session that is gone starts nothing.
+        // A launch that was ordered for a session that is removed meanwhile starts no handler.
         #expect(state.launchRecorded(try #require(order), isOnDisk: true) == .none)
         #expect(state.decideLaunch(of: 6, token: "6", boot: "b", at: now) != nil)
     }
@@ -307,7 +306,7 @@ struct TransferStateTests {
             }
         }
         #expect(started(&state) == [1, 2])
-        // Cancelled, and its session forgets it, while the worker is still ending.
+        // The task is cancelled, and its session forgets it, while the worker is still ending.
         #expect(state.unschedule(1) == true)
         #expect(started(&state) == [])
         state.forget(1, at: now)
@@ -388,7 +387,7 @@ struct TransferStateTests {
         #expect(state.unschedule(1) == false)
     }
 
-    /// The transfer engine keeps the limits of the start, and transfers beyond them would not run.
+    /// The transfer engine keeps its initial limits, and transfers beyond them would not run.
     @Test func limitsFollowTheConfigurationUpToThoseOfTheStart() throws {
         var configuration = DaemonConfiguration()
         (configuration.connections, configuration.connectionsPerHost) = (3, 2)
@@ -558,7 +557,7 @@ struct TransferStateTests {
         state.unrecorded = [1]
         _ = state.runScheduler(at: now + 15)
         #expect(state.endDiskWait(at: now + 60) == false)
-        // The timer would fire at once, and again and again.
+        // Otherwise the timer would fire at once, repeatedly.
         #expect(state.nextDate(at: now + 60) == nil)
         state.unrecorded = []
         #expect(state.endDiskWait(at: now + 60) == true)

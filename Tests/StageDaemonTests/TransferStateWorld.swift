@@ -30,7 +30,7 @@ extension SessionRecord {
 }
 
 extension FullTask {
-    /// A download; those with the same digest want the same content.
+    /// A download; downloads with the same digest need the same content.
     init(
         _ id: Int64,
         in session: Int64 = 1,
@@ -56,8 +56,8 @@ extension FullTask {
     }
 }
 
-/// A ``TransferState`` that receives events in a random order, with the state that the journal and the attempts beside it
-/// would have, and the invariants that hold meanwhile.
+/// A ``TransferState`` that receives events in a random order, with simulated states of the journal and of attempts, and the
+/// invariants that hold meanwhile.
 struct TransferStateWorld {
     /// Work that has started and not completed.
     private enum Pending {
@@ -74,10 +74,10 @@ struct TransferStateWorld {
     private(set) var state: TransferState
     private var now = Date(timeIntervalSince1970: 1_800_000_000)
     private var nextID: Int64 = 1
-    /// The tasks that the journal would have as not ended.
+    /// The unfinished tasks that the journal would contain.
     private var open: [Int64: FullTask] = [:]
     private var pending: [Pending] = []
-    /// The attempts that run, by what the value has said.
+    /// The attempts that run, according to the state's instructions.
     private var running: Set<Int64> = []
     private var changing: Set<Int64> = []
     private var ends: [Int64: Int] = [:]
@@ -99,7 +99,7 @@ struct TransferStateWorld {
         }
     }
 
-    /// Makes a random event happen, and runs the scheduler.
+    /// Performs a random event, and runs the scheduler.
     mutating func step() {
         switch Int.random(in: 0..<20, using: &random) {
         case 0...2: create()
@@ -160,7 +160,7 @@ struct TransferStateWorld {
         stop(id)
     }
 
-    /// Ends a task that is out of the scheduler, once its attempt has ended.
+    /// Ends a task that the scheduler does not have, once its attempt has ended.
     private mutating func stop(_ id: Int64) {
         if state.ending[id] == nil { faults.append("\(id) ends where it is not") }
         pending.append(state.abort(id) ? .abort(id) : .end(id))
@@ -347,7 +347,7 @@ struct TransferStateWorld {
         }
         if !Set(state.histories.keys).isSubset(of: open.keys) { faults.append("a history is kept") }
         if ends.values.contains(where: { $0 > 1 }) { faults.append("a task ends twice") }
-        // Attempts of tasks that were cancelled have given their places up.
+        // Attempts of cancelled tasks have released their connections.
         let connections = state.attempts.intersection(scheduled).count
         if connections > state.configuration.connections { faults.append("too many run") }
         checkSessions()

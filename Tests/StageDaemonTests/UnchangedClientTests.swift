@@ -6,14 +6,14 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Clients as they are written for Apple's platforms: no launch handler is named, and the daemon launches one.
+/// Clients that are written for Apple's platforms: they name no launch handler, and the daemon launches the executable.
 @Suite(.directory, .daemon, .server, .severalUsers)
 final class UnchangedClientTests {
     private static let session = "com.example.background-downloads"
 
     private let daemon: DaemonProcess
     private let server = TestServer.current
-    /// The user of the clients; root's find another daemon.
+    /// The user of the clients; as root, they would use another daemon.
     private let user: UInt32 = 65534
     /// The directory of the application, which only root may write, from '/' on.
     private let installed: InstalledPrograms
@@ -36,7 +36,7 @@ final class UnchangedClientTests {
 
     private var programs: FilePath { installed.path }
 
-    /// Gives a directory to the user of the clients.
+    /// Makes the clients' user the owner of a directory.
     private func give(_ path: FilePath) throws {
         let status = unsafe chown(path.string, 65534, 65534)
         try #require(status == 0)

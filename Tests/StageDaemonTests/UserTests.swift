@@ -6,10 +6,10 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// A daemon for all users of the machine, and two of them besides root.
+/// The daemon of all users, and two users besides root.
 ///
-/// The users are those that every Debian has: `nobody` and `sync` share the group `nogroup`, and
-/// `daemon` is in neither.
+/// The users are those that every Debian has: `nobody` and `sync` share the group `nogroup`, and `daemon` is
+/// in neither.
 @Suite(.directory, .daemon, .server, .severalUsers)
 struct UserTests {
     private let daemon: DaemonProcess
@@ -71,7 +71,7 @@ struct UserTests {
             ask(stranger, "GET", "/v1/tasks/1"), ask(stranger, "GET", "/v1/tasks/2")
         )
         #expect(other.body == none.body.replacing("task 2", with: "task 1"))
-        // The same name is another session.
+        // Another user's session of the same name is another session.
         #expect(try await ask(stranger, "PUT", "/v1/sessions/s", "{}").status == 200)
         #expect(try await ask(stranger, "GET", "/v1/sessions/s/tasks").body == "{\"tasks\":[]}\n")
         // Root sees the sessions and tasks of other users only on request.
@@ -124,7 +124,7 @@ struct UserTests {
         #expect(try await ask(sync, "GET", "/v1/tasks/1").status == 200)
         #expect(try await ask(sync, "GET", "/v1/tasks").body.contains("\"id\":1"))
         #expect(try await ask(stranger, "GET", "/v1/tasks/1").status == 404)
-        // The session of a name is one's own.
+        // Without a user in the request, the name is that of the client's own session.
         #expect(try await ask(sync, "DELETE", "/v1/sessions/s").status == 404)
         let named = "/v1/sessions/s?user=\(nobody.0)"
         #expect(try await ask(stranger, "DELETE", named).status == 404)

@@ -5,7 +5,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Content that was verified, and did not have its place yet when the power went.
+/// Content that was verified, but not yet moved to its place when the power failed.
 @Suite(.directory, .daemon, .server, .tracing)
 struct VerifiedContentTests {
     private let daemon: DaemonProcess
@@ -48,7 +48,7 @@ struct VerifiedContentTests {
         let id = try await fetchWithoutPlace()
         let parts = try Directory.open(daemon.state.appending("parts"))
         try changeBoot(of: id, in: parts)
-        // A file that an earlier version of the part has left is not the one that was verified.
+        // A file of an earlier version of the content is not mistaken for the verified one.
         let other = try #require(FilePath.Component("task-\(id).part.7"))
         try parts.write(noise(300_000, seed: 7), to: other, durably: false)
         try await daemon.start()
@@ -70,7 +70,7 @@ struct VerifiedContentTests {
     private func changeBoot(of task: Int64, in parts: Directory) throws {
         let component = try #require(FilePath.Component("task-\(task).state"))
         let record = try text(of: parts.path.appending(component))
-        // Nothing but the journal says that the bytes are on disk.
+        // Only the journal says that the bytes are on disk.
         try #require(record.contains(#""durable":0"#), "\(record)")
         let field = #/"boot":"[^"]*"/#
         try #require(record.contains(field), "\(record)")
@@ -117,7 +117,7 @@ struct UnplacedContentTests {
         let id = try await daemon.download(server.url("/a")) { $0.isSuspended = true }
         let stream = try await daemon.attach()
         defer { stream.close() }
-        // A client that attaches is told the current state: what comes after it are events.
+        // A client that attaches first receives the current state, and then events.
         _ = try await stream.take { event in
             event.pendingReasons?.contains { $0.kind == .pausedByClient } ?? false
         }
@@ -127,7 +127,7 @@ struct UnplacedContentTests {
         }
         let event = try #require(events.last)
         #expect(event.task == id)
-        // The move is repeated after 15 seconds, and after 30 if it fails again, of which the client is told too.
+        // The move is repeated after 15 seconds, and after 30 if it fails again; the client receives this time, too.
         let until = try #require(event.pendingReasons?.first { $0.kind == .backoff }?.until)
         #expect(until.timeIntervalSince(event.time) < 16, "\(event)")
     }

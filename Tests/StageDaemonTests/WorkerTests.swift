@@ -54,7 +54,7 @@ struct WorkerTests {
             time.sleep(60)
         """
 
-    /// A suspended order of a periodic run.
+    /// A suspended task for the order of a periodic run.
     private var periodicRequest: TransferRequest {
         var order = StagingOrder()
         order.application = "net.example.game"
@@ -87,7 +87,7 @@ struct WorkerTests {
         #expect(second?.conditions == configured)
     }
 
-    /// Places the order of a periodic run in a session, and returns its task.
+    /// Creates the task for the order of a periodic run in a session, and returns the task.
     private func placePeriodicOrder(in session: String) async throws -> Int64 {
         try await daemon.makeSession(session) { $0.isTransient = true }
         return try #require(
@@ -118,7 +118,7 @@ struct WorkerTests {
         #expect(try await daemon.client.tasks().map(\.id) == [second])
     }
 
-    /// Prevents changes of the journal from its start until the file is removed, which it creates.
+    /// Holds a write lock on the journal from its start until the file that it creates is removed.
     private static let lock = """
         import os, sqlite3, sys, time
         journal = sqlite3.connect(sys.argv[1], isolation_level=None)
@@ -130,7 +130,7 @@ struct WorkerTests {
 
     /// Waits until a session is being removed, and refuses new tasks for this reason.
     private func waitForRemoval(of session: String) async throws {
-        // Refused in any case.
+        // This request is invalid, so the daemon refuses it in any case.
         let invalid = TransferRequest(token: "invalid", kind: .download, url: "invalid")
         try await poll("the session is not removed") {
             do throws(ControlError) {
@@ -163,14 +163,14 @@ struct WorkerTests {
         async let first = create(token: "refused", in: "stagepack/1/2")
         try await waitForRemoval(of: "stagepack/1/1")
         async let second = create(token: "1", in: "stagepack/1/2")
-        // The second request comes before the journal answers the first one.
+        // The second request is sent before the journal has stored the first one.
         for _ in 0..<20 { _ = try await daemon.client.status() }
         try Directory.open(daemon.directory).remove("lock")
         try await poll("the journal stays locked") { lock.status != nil }
         let refused = await first
         #expect(refused == nil)
         _ = await second
-        // The journal knows it, unless it was locked for too long.
+        // The task is in the journal, unless that was locked for too long.
         let id = try await placePeriodicOrder(in: "stagepack/1/2")
         #expect(try await daemon.client.tasks().map(\.id) == [id])
     }
@@ -231,7 +231,7 @@ struct WorkerTests {
         try await start(mode, permissions: Self.executable)
         let id = try await ask()
         try await poll("it is not tried again") {
-            // A daemon that has ended says so at once.
+            // This fails at once if the daemon has ended.
             _ = try await daemon.client.status()
             return starts() >= 3
         }
@@ -243,7 +243,7 @@ struct WorkerTests {
         #expect(try await daemon.kill(SIGTERM) == 0)
     }
 
-    /// Cancels the task, after which nothing is left of its session, and has the daemon end.
+    /// Cancels the task, waits until its session is removed, and ends the daemon.
     private func cancelAndEnd(_ id: Int64) async throws {
         let cancelled = try await daemon.change(id, to: .cancelled)
         #expect(cancelled.state == .cancelled)
@@ -294,7 +294,7 @@ struct WorkerTests {
         }
         await #expect(throws: ControlError.self) { try await tell(6, 7, priority: 1) }
         #expect(try await daemon.client.task(id).bytesReceived == ByteCount(Int64(5)))
-        // A worker has it.
+        // A worker has received the order.
         events.close()
         try await poll("no worker starts") { starts() == 1 }
         await #expect(throws: ControlError.self) { try await tell(6, 7) }
@@ -323,7 +323,7 @@ struct WorkerTests {
         try await start(mode, permissions: Self.executable)
         let id = try await ask()
         try await poll("it never starts") { starts() == 1 }
-        // Others are answered meanwhile.
+        // The daemon responds to other requests meanwhile.
         _ = try await daemon.client.status()
         try await cancelAndEnd(id)
     }

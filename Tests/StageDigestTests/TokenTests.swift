@@ -5,7 +5,7 @@ import SystemPackage
 import Testing
 import TokenProvider
 
-/// Keys of a provider that simulates one for tokens: `Tests/TokenProvider` has its rules.
+/// Keys of a provider that simulates a token: `Tests/TokenProvider` describes it.
 @Suite(.serialized, .directory)
 struct TokenTests {
     private let directory: Directory

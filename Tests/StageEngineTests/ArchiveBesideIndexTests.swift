@@ -18,7 +18,7 @@ struct ArchiveBesideIndexTests {
 
     init() throws { world = try IndexedWorld() }
 
-    /// A tree of which an archive is much smaller than frames: files that are the same but for a byte every few
+    /// A tree whose archive is much smaller than its frames: its files differ only in a byte every few
     /// kilobytes.
     private static func tree(_ version: UInt8 = 1) -> [String: [UInt8]] {
         let large = noise(400_000)
@@ -189,7 +189,7 @@ struct ArchiveBesideIndexTests {
         try expectStaged(tree)
     }
 
-    /// Archives that are what the manifest names, and not of the files of the index.
+    /// Archives with the digest in the manifest, but without the files of the index.
     enum Bent: CaseIterable {
         case otherContent, otherSize, missingFile, moreFiles, linkForFile, wayOut, cutShort,
             noArchive
@@ -231,7 +231,7 @@ struct ArchiveBesideIndexTests {
         #expect(!FileStatus.exists(world.root.path.appending("container/planted")))
     }
 
-    /// Frames of Zstandard that ask for 256 MiB, more than a decoder is given, and for more than declared.
+    /// Zstandard frames that require 256 MiB, more than a decoder is granted, or more than declared.
     @Test(arguments: [(144, nil), (80, ByteCount(1 << 19))] as [(UInt8, ByteCount?)])
     func anArchiveThatTakesTooMuchMemoryIsNotDecoded(
         descriptor: UInt8,
@@ -245,7 +245,7 @@ struct ArchiveBesideIndexTests {
             plain.add(TarBuilder.Entry(path, content: bytes))
         }
         plain.finish()
-        // Blocks as they are, and the mark of the last.
+        // Uncompressed blocks, and the flag of the last one.
         for start in stride(from: 0, to: plain.bytes.count, by: 100_000) {
             let block = plain.bytes[start...].prefix(100_000)
             let header = UInt32(block.count) << 3 | (block.endIndex == plain.bytes.count ? 1 : 0)
@@ -255,7 +255,7 @@ struct ArchiveBesideIndexTests {
         try offer(archive, window: window)
         try await stage()
         try expectStaged(tree)
-        // All files, though the archive has half of them.
+        // All files are downloaded, although the archive contains half of them.
         #expect(world.bundleBytes > 3_900_000)
     }
 
@@ -279,11 +279,11 @@ struct ArchiveBesideIndexTests {
         #expect(figures.reused == ByteCount(half))
     }
 
-    /// A run that dies after the archive is here fetches nothing again.
+    /// After a run that ends once the archive is downloaded, the next run downloads nothing again.
     @Test func whatARunLeavesThatDiesWhileItUnpacksIsUsed() async throws {
         let tree = Self.tree()
         try await world.publish(tree, archive: true)
-        // A file where the generation would go.
+        // A file at the path of the generation makes the publication fail.
         let container = try Container.make(world.root.path.appending("container")).root
         let generations = try #require(try container.directory("generations"))
         try generations.write([], to: "levels", durably: false)
@@ -316,7 +316,7 @@ struct ArchiveBesideIndexTests {
         other["new"] = noise(20_000, seed: 5)
         try await world.publish(other, deltas: false, archive: true)
         tree["new"] = other["new"]
-        // A publisher whose store lacks the bundle does not pack it anew.
+        // If the publisher's store lacks the bundle, the publisher does not repack it.
         let bundles = try world.store.makeDirectory("b")
         let names = world.previous.bundles.map { FilePath.Component(stringLiteral: "\($0.digest)") }
         for name in names {

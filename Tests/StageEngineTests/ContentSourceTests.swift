@@ -7,7 +7,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// The steps that a pack goes through whether it is an archive or has an index.
+/// The steps of staging a pack, from an archive or from an index.
 @Suite(.directory, .server)
 struct ContentSourceTests {
     enum Source: CaseIterable {
@@ -61,7 +61,7 @@ struct ContentSourceTests {
         #expect(world.bundleRequests == 0)
     }
 
-    /// The process that unpacks an archive may be taken over by it, and an area may be left by another run.
+    /// An archive may compromise the process that unpacks it, and another run may have left an area.
     @Test(arguments: Source.allCases)
     func aFileInTheAreaThatTheSourceDoesNotHaveIsRefused(source: Source) async throws {
         _ = try await offer(source)
@@ -89,8 +89,8 @@ struct ContentSourceTests {
         _ = try await expectStaged()
     }
 
-    /// Another process has staged from a newer manifest since the plan was made; or the publisher numbers the
-    /// manifests from the beginning, and the container has none of the earlier ones any more.
+    /// Another process has staged from a newer manifest since the plan was made; or the publisher has reset the revision, and the
+    /// container has no earlier manifest any more.
     @Test(arguments: [true, false])
     func anOlderPlanReplacesNoPackOfANewerManifest(isNewest: Bool) async throws {
         try await world.publish(tree)
@@ -127,7 +127,7 @@ struct ContentSourceTests {
         _ = try await world.stage { event in events.withLock { $0.append(event) } }
         var steps: [String] = []
         for event in events.withLock({ $0 }) {
-            // The case alone.
+            // The name of the event's case, without its values.
             let step = String("\(event)".prefix { $0 != "(" })
             if step != steps.last { steps.append(step) }
         }

@@ -6,7 +6,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// A staging area that a run left which died or failed.
+/// A staging area that a killed or failed run left.
 @Suite(.directory, .server)
 struct ContinuedAreaTests {
     private let world: IndexedWorld
@@ -18,7 +18,7 @@ struct ContinuedAreaTests {
         "small/1/1": [1], "small/2/2": [2], "empty": [], "none.sh": [],
     ]
 
-    /// Publishes the tree, and leaves an area with what the first range had of it.
+    /// Publishes the tree, and leaves an area with the content of the first range.
     private func leaveArea() async throws -> Directory {
         try await world.publish(tree, links: ["link": "small/1"], directories: ["nothing/here"])
         let bundle = try #require(world.bundles.first)
@@ -107,7 +107,7 @@ struct ContinuedAreaTests {
         try await expectWhole()
     }
 
-    /// A file with a second name is not changed for the sake of another generation.
+    /// A file with a second name belongs to another generation, too, and is not changed.
     @Test func aFileThatAnotherGenerationHasTooIsNotChanged() async throws {
         let area = try await leaveArea()
         let content = try #require(try area.directory("content"))

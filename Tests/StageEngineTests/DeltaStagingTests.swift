@@ -63,7 +63,7 @@ struct DeltaStagingTests {
         #expect(sent.deltas == size.rawValue)
         // Only the file that resembles no file of the base comes from a bundle.
         #expect(sent.bundles <= 75_000 && world.bundleRequests - requests == 1)
-        // The table, and all of the rest.
+        // The requests are for the table, and for all other frames together.
         #expect(world.deltaRequests == 2)
         let index = try #require(world.pack?.index)
         let expected = ByteCount(sent.bundles + sent.deltas) + index.deltas[0].size
@@ -89,7 +89,7 @@ struct DeltaStagingTests {
         #expect(counts.count > 50 && counts == counts.sorted())
     }
 
-    /// A byte of the set that is another one costs a frame, or the set, and never the update.
+    /// A changed byte of the set costs a frame or the whole set, and never the update.
     @Test(arguments: [0, 75, 90, 3000, 100_000, 3_000_000])
     func aSetThatIsDamagedIsMadeUpForByBundles(position: Int) async throws {
         try await publishBoth()
@@ -127,7 +127,7 @@ struct DeltaStagingTests {
         #expect(world.log.all.contains { $0.contains("cannot be used") })
     }
 
-    /// A whole index takes the place of a delta that is not there, is cut or is another one; the log says why.
+    /// The whole index replaces a delta that is missing, truncated or wrong; the log states the reason.
     @Test(arguments: [
         (Answer.status(404), "status 404"), (.status(500), "status 500"),
         (.content([1, 2, 3]), "is not the expected one"),
@@ -144,7 +144,7 @@ struct DeltaStagingTests {
         #expect(lines.count == 1 && lines[0].contains(words), "\(world.log.all)")
     }
 
-    /// The manifest's publisher made the table: nothing in it leads anywhere else.
+    /// The table comes from the publisher of the manifest: its contents cannot redirect the client.
     @Test func aTableOfOtherVersionsIsDoneWithout() async throws {
         try await publishBoth()
         let path = try #require(world.deltaSets.first)
@@ -199,10 +199,10 @@ struct DeltaStagingTests {
         try await publishBoth()
         let path = try #require(world.deltaSets.first)
         let content = try bytes(of: world.store.path.appending(String(path.dropFirst())))
-        // The table and the first range come.
+        // The table and the first range are received.
         let broken = [Answer](repeating: .status(500), count: 40)
         world.server.answer(path, with: [.content(content), .content(content)] + broken)
-        // A refusal of a bundle ends the run, and with it the range that comes beside it.
+        // The refusal of a bundle ends the run, and the range that is downloaded in parallel.
         let server = world.server
         let refusals = broken.map { refusal in
             refusal.waiting {

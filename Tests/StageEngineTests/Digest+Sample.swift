@@ -1,7 +1,7 @@
 import StageModel
 
 extension Digest {
-    /// Returns a digest that is like no other's, for a number of one digit.
+    /// Returns a distinct digest for each one-digit number.
     static func sample(_ number: UInt8) -> Digest {
         guard let digest = try? Digest(hexadecimal: String(repeating: "0\(number)", count: 32))
         else { preconditionFailure("64 hexadecimal digits are a digest") }

@@ -89,7 +89,7 @@ struct DirectUpdateTests {
         #expect(try await update().bundles > 16_000)
     }
 
-    /// The publisher keeps no set that an archive is less than; the update takes that, and asks for no set.
+    /// If the set is larger than the archive, the publisher does not keep it; the update uses the archive, and requests no set.
     @Test func anUpdateIsNeverMoreThanTheArchiveAndTheIndex() async throws {
         func copies(_ version: UInt64) -> [String: [UInt8]] {
             nearCopies(of: tree(version)["large"] ?? [], count: 6)

@@ -3,7 +3,7 @@ import StageEngine
 import StageModel
 import Testing
 
-/// The packs that are evicted to make room, as a table, and their use in a plan.
+/// The packs that are evicted to free space, as a table, and their use in a plan.
 struct EvictionPolicyTests {
     private static let events: Set<InstallationEvent> = [.firstInstallation]
 
@@ -19,7 +19,7 @@ struct EvictionPolicyTests {
         var isKept = false
     }
 
-    /// First what goes first, then what never goes.
+    /// The evictable packs, in the order of their eviction, and the others.
     private static let table: (going: [Row], staying: [Row]) = (
         going: [
             Row(id: "obsolete", policy: .essential(events), lastUsed: 9, role: .obsolete),
@@ -77,7 +77,7 @@ struct EvictionPolicyTests {
     @Test(
         arguments: [
             (-1, 0), (0, 0), (1, 1), (100, 1), (101, 2), (1200, 12),
-            // More than can be freed: no pack goes.
+            // The amount exceeds everything that can be freed, so no pack is evicted.
             (1201, 3), (.max, 3),
         ] as [(Int64, Int)]
     )
@@ -115,7 +115,7 @@ struct EvictionPolicyTests {
         #expect(policy.queue().size == .zero)
     }
 
-    /// A plan with ten thousand packs makes room for one after the other.
+    /// A plan with ten thousand packs frees space for one after the other.
     @Test func oneQueueServesSeveralInTurn() throws {
         let policy = try policy(Self.table.going + Self.table.staying)
         let ids = Self.table.going.map(\.id)
@@ -124,7 +124,7 @@ struct EvictionPolicyTests {
         #expect(queue.take(ByteCount(Int64(150))).map(\.generation.id.text) == Array(ids[0..<2]))
         #expect(queue.take(.zero) == [])
         #expect(queue.take(ByteCount(Int64(200))).map(\.generation.id.text) == [ids[2], ids[4]])
-        // If too little can be freed, nothing goes.
+        // If too little can be freed, no pack is evicted.
         #expect(queue.take(ByteCount(Int64(701))) == [])
         #expect(queue.size == ByteCount(Int64(700)))
         #expect(queue.take(queue.size).map(\.generation.id.text) == Array(ids[5...]))
@@ -141,7 +141,7 @@ struct EvictionPolicyTests {
     }
 }
 
-/// Plans for which there is space only if packs are evicted.
+/// Plans that need evictions to have enough space.
 struct PlannerRoomTests {
     private static let install: Set<InstallationEvent> = [.firstInstallation]
     /// The space that staging a pack of these tests takes: 100 bytes of archive, 100 of files.
@@ -170,7 +170,7 @@ struct PlannerRoomTests {
         return planner
     }
 
-    /// The bytes that the disk lacks, and the evictions for them; `nil` if no eviction helps.
+    /// The bytes that the disk lacks, and the evictions that free them; `nil` if no eviction helps.
     private static let rows: [(missing: Int64, reasons: [EvictionReason]?)] = [
         (0, []), (1, [.previous]), (100, [.previous]), (101, [.previous, .onDemand]),
         (200, [.previous, .onDemand]), (201, [.previous, .onDemand, .prefetch]),
@@ -255,7 +255,7 @@ struct PlannerRoomTests {
         #expect(other.evictions.map(\.reason) == [.previous, .prefetch])
     }
 
-    /// The quota, and what goes; without what the update replaces, and 8 KiB of blocks, 400 are there.
+    /// The quota, and the evicted packs; besides the version that the update replaces and 8 KiB of blocks, 400 bytes are staged.
     @Test(
         arguments: [
             (8592, []), (8591, [.previous]), (8392, [.previous, .onDemand]),
@@ -293,7 +293,7 @@ struct PlannerRoomTests {
         var planner = try planner()
         var current = try StoredGeneration.of("level", .current, 1, isLeased: isRead)
         current.size = ByteCount(row.size)
-        // What only its readers keep does not count.
+        // Space that only readers keep in use does not count.
         var left = try StoredGeneration.of("level", .obsolete, 1, isLeased: true)
         left.size = .mebibytes(1)
         planner.evictionPolicy = EvictionPolicy(

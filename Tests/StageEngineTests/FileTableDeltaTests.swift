@@ -94,7 +94,7 @@ struct FileTableDeltaTests {
         #expect(world.archiveRequests + world.bundleRequests > 0 && world.archiveRequests < 2)
     }
 
-    /// A delta with the digest that the manifest names, which does not lead to the index.
+    /// A delta with the digest in the manifest, from which the index cannot be restored.
     @Test func aDeltaThatLeadsElsewhereIsMadeUpForByTheIndex() async throws {
         var (pack, delta) = try await publish()
         let bytes = noise(500)
@@ -112,7 +112,7 @@ struct FileTableDeltaTests {
         #expect(world.bundleRequests == 0)
     }
 
-    /// An index that is larger than one of so few files can be costs neither the archive's bytes nor memory.
+    /// If an index exceeds the size that so few files permit, it is refused before the archive is downloaded.
     @Test func anIndexThatCannotBeOfTheFilesIsRefusedBeforeTheArchive() async throws {
         var (pack, delta) = try await publish()
         pack.index?.contentSize = .mebibytes(255)
