@@ -20,7 +20,7 @@ struct IndexedStagingTests {
     /// A tree with small, large, empty, equal and executable files.
     private let tree: [String: [UInt8]] = {
         var tree: [String: [UInt8]] = [
-            // One name for Unicode, two for the file system.
+            // Names that are equal in Unicode, and different for the file system.
             "caf\u{E9}/a": [1, 2], "cafe\u{301}/b": [3, 4],
             "large/noise": noise(1_500_000), "large/zeros": [UInt8](repeating: 0, count: 700_000),
             "run.sh": Array("#!/bin/sh\n".utf8), "empty": [], "twin": noise(1_500_000),
@@ -89,7 +89,7 @@ struct IndexedStagingTests {
         #expect(world.bundleBytes - before < 400_000)
         #expect(figures.transferred < ByteCount(400_000))
         #expect(figures.reused > ByteCount(1_000_000))
-        // The index came as what changed.
+        // The index was downloaded as a delta.
         let reference = try #require(world.pack?.index)
         #expect(reference.deltas.count == 1)
         #expect(world.server.counts(for: "/" + reference.url).requests == 0)
@@ -106,13 +106,13 @@ struct IndexedStagingTests {
         tree["small/new"] = noise(1000, seed: 1000)
         let before = world.bundleBytes
         let packaged = try await world.publish(tree)
-        // A first installation does not fetch what is gone.
+        // A first installation does not download the content of removed files.
         #expect(packaged.index.storedSize == ByteCount(51_000))
         #expect(packaged.newBytes == ByteCount(51_000))
         _ = try figures(await world.stage("first"))
         #expect(try world.staged("first") == tree)
         #expect(world.bundleBytes - before == 51_000)
-        // An update fetches what is new.
+        // An update downloads the content of new files.
         _ = try figures(await world.stage())
         #expect(try world.staged() == tree)
         #expect(world.bundleBytes - before == 52_000)
@@ -202,7 +202,7 @@ struct IndexedStagingTests {
         #expect(try world.staged() == changed)
     }
 
-    /// Frames that are the same in a file that is another one.
+    /// The same frames, in a file that differs otherwise.
     @Test func aPartThatWasDamagedIsFetchedAgain() async throws {
         let old = ["solo": noise(1_000_000, seed: 4)]
         try await world.publish(old)
@@ -301,7 +301,7 @@ struct IndexedFaultTests {
             return
         }
         #expect(throws: (any Error).self) { try bytes(of: world.path(of: "c")) }
-        // Everything but the one frame is here.
+        // Only one frame is missing.
         try world.serve()
         let before = world.bundleBytes
         guard case .staged(let figures) = try await world.stage() else {
@@ -348,7 +348,7 @@ struct IndexedFaultTests {
         try await world.publish(tree)
         let bundle = try #require(world.bundles.first)
         let bytes = try bytes(of: world.store.path.appending(String(bundle.dropFirst())))
-        // The first range that is asked for, of 2 or 4 MiB, comes whole; the other does not.
+        // The first requested range, of 2 or 4 MiB, arrives completely; the other does not.
         world.server.answer(
             bundle,
             with: [.content(bytes)] + [Answer](repeating: .status(500), count: 40)

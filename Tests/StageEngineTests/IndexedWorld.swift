@@ -29,7 +29,7 @@ final class IndexedWorld {
         store = try root.makeDirectory("store")
     }
 
-    /// Packages files, by their paths, as the next version; executable are those that end in `.sh`.
+    /// Packages files, by their paths, as the next version; files that end in `.sh` are executable.
     @discardableResult
     func publish(
         _ files: [String: [UInt8]],
@@ -131,7 +131,7 @@ final class IndexedWorld {
     /// The lines that were logged.
     let log = Lines()
 
-    /// Lines in the order in which they came.
+    /// Log lines in the order of their arrival.
     final class Lines: Sendable {
         private let lines = Mutex<[String]>([])
 
@@ -208,7 +208,7 @@ final class IndexedWorld {
         }
     }
 
-    /// Plans the pack of the manifest with some free space, and returns the way of its transfer.
+    /// Plans the pack of the manifest with some free space, and returns the planned transfer.
     func estimate(
         _ name: String = "container",
         freeSpace: ByteCount
@@ -258,7 +258,7 @@ final class IndexedWorld {
         root.path.appending("\(name)/packs/levels/\(file)")
     }
 
-    /// The bytes of bodies that the server has sent of bundles.
+    /// The number of body bytes of bundles that the server has sent.
     var bundleBytes: Int { bundles.reduce(0) { $0 + server.counts(for: $1).bytes } }
     /// The requests for bundles.
     var bundleRequests: Int { bundles.reduce(0) { $0 + server.counts(for: $1).requests } }
@@ -266,14 +266,14 @@ final class IndexedWorld {
     var bundles: [String] { objects(in: "b") }
     /// The paths of the delta sets on the server.
     var deltaSets: [String] { objects(in: "d") }
-    /// The bytes of bodies that the server has sent of delta sets.
+    /// The number of body bytes of delta sets that the server has sent.
     var deltaBytes: Int { deltaSets.reduce(0) { $0 + server.counts(for: $1).bytes } }
     /// The requests for delta sets.
     var deltaRequests: Int { deltaSets.reduce(0) { $0 + server.counts(for: $1).requests } }
 
     /// The paths of the archives on the server.
     var archives: [String] { objects(in: "a") }
-    /// The bytes of bodies that the server has sent of archives.
+    /// The number of body bytes of archives that the server has sent.
     var archiveBytes: Int { archives.reduce(0) { $0 + server.counts(for: $1).bytes } }
     /// The requests for archives.
     var archiveRequests: Int { archives.reduce(0) { $0 + server.counts(for: $1).requests } }
@@ -293,7 +293,7 @@ extension IndexedWorld {
         try bytes(of: store.path.appending(String(path.dropFirst())))
     }
 
-    /// Offers another patch from the staged version, under its own digest; with the window of the previous one for `nil`.
+    /// Offers another patch from the staged version, under its own digest; `nil` means the window of the previous patch.
     func offerPatch(_ content: [UInt8], windowSize: ByteCount? = nil) throws {
         var pack = try #require(pack)
         let digest = Digest(of: content)

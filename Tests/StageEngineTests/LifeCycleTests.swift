@@ -2,7 +2,7 @@ import StageEngine
 import StageModel
 import Testing
 
-/// The life cycle that Apple documents for Managed Background Assets, against the plan, which is pure.
+/// The life cycle that Apple documents for Managed Background Assets, compared with plans.
 struct LifeCycleTests {
     /// The state of the pack in the container before the event.
     enum Before: CaseIterable {
@@ -14,7 +14,7 @@ struct LifeCycleTests {
     private static let install: Set<InstallationEvent> = [.firstInstallation]
     private static let update: Set<InstallationEvent> = [.subsequentUpdate]
 
-    /// Policies by event: whether a pack that is not staged is, by that event.
+    /// Policies by event: whether the event stages a pack that is not staged.
     private static let rows: [(policy: DownloadPolicy, request: ContentRequest, isStaged: Bool)] = [
         (.essential(install), .install, true),
         (.essential(install), .update, false),
@@ -109,7 +109,7 @@ struct LifeCycleTests {
         #expect(isStaged == row.isStaged)
     }
 
-    /// A limit, one byte too small and just enough, for packs that are essential and that are not.
+    /// Limits that are one byte too small, and just large enough, for essential and other packs.
     private static let limits: [(Allowance, isEssential: Bool, size: Int64)] = [
         (.essentialDownloadAllowance, true, 1000),
         (.essentialMaxInstallSize, true, 5000),
@@ -233,7 +233,7 @@ struct LifeCycleTests {
 }
 
 extension Registration.Restrictions {
-    /// Restrictions of which one is set.
+    /// Restrictions with one value set.
     fileprivate init(_ allowance: Allowance, _ value: ByteCount) {
         self.init()
         switch allowance {

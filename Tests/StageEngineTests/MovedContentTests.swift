@@ -4,7 +4,7 @@ import StageModel
 import StageTesting
 import Testing
 
-/// Updates in which content has moved to files of other names.
+/// Updates in which content moved to files with other names.
 @Suite(.directory, .server)
 struct MovedContentTests {
     private let world: IndexedWorld
@@ -85,7 +85,7 @@ struct MovedContentTests {
         #expect(pack.size.rawValue == sent.deltas)
     }
 
-    /// The file at a path is another one, whose content was elsewhere.
+    /// The file at a path gets content that was at another path.
     @Test func whatTheContentSaysCountsMoreThanTheName() async throws {
         let content = noise(700_000)
         let sent = try await update(

@@ -57,7 +57,7 @@ struct PatchPartTests {
         var table: PatchTable
         var frames: [[UInt8]]
 
-        /// Makes the lengths in the table those of the frames, and returns the patch.
+        /// Sets the lengths in the table to those of the frames, and returns the patch.
         func bytes() -> [UInt8] { table.encoded() + frames.flatMap(\.self) }
     }
 
@@ -86,7 +86,7 @@ struct PatchPartTests {
         #expect(world.server.counts(for: published.path).requests == 1)
     }
 
-    /// Fields of a table that no client believes.
+    /// Fields of a table that clients check.
     enum Bend: CaseIterable {
         case longerPart, shorterPart, emptyPart, lostPart, oneMorePart, hugePart
         case prefixBehindOldVersion, hugePrefix, longerFrame, shorterFrame, emptyFrame
@@ -139,7 +139,7 @@ struct PatchPartTests {
         #expect(bytes < 1_300_000 && (bytes > 0 || fault == 2))
     }
 
-    /// All that the other parts brought stays, also if nothing else can be reached.
+    /// The content from the other parts is kept, even if no other object can be reached.
     @Test func anUpdateThatBreaksBetweenPartsKeepsWhatItHas() async throws {
         let whole = try await publishBoth()
         var patch = whole
@@ -161,7 +161,7 @@ struct PatchPartTests {
         case none, moreRuns, fewerRuns, noRuns, runBehindContent, runBehindPrefix, otherRun
     }
 
-    /// A patch of a program restores it; one whose runs are not those of the frame is done without.
+    /// A patch of a program restores it; a patch whose runs do not match its frame is ignored.
     @Test(arguments: ProgramBend.allCases)
     func aProgramIsRestoredFromDifferences(bend: ProgramBend) async throws {
         let versions = [1, 2].map { ["program": program(400_000, version: $0)] }

@@ -108,7 +108,7 @@ struct PatchStagingTests {
         #expect(try await update().bundles > 1_000_000)
     }
 
-    /// The manifest's publisher may have made the patch badly: no piece counts that has not its digest.
+    /// The publisher of the manifest may have made a wrong patch: pieces with other digests are discarded.
     @Test(arguments: [0, 40_000, 200_000])
     func aPatchThatWasMadeBadlyCostsPiecesOnly(position: Int) async throws {
         let path = try await publishBoth()
@@ -118,7 +118,7 @@ struct PatchStagingTests {
         #expect(try await update().bundles > 0)
     }
 
-    /// A patch of other content, which decompresses well; without a table it is none.
+    /// Patches of other content, which can be decompressed; without its table, content is not a patch.
     @Test(arguments: [0, 1000, 3_000_000], [false, true])
     func aPatchOfOtherContentCostsPiecesOnly(count: Int, hasTable: Bool) async throws {
         let path = try await publishBoth()
@@ -146,7 +146,7 @@ struct PatchStagingTests {
         #expect(try await update().bundles > 1_000_000)
     }
 
-    /// A port that no server listens to.
+    /// A port at which no server listens.
     @Test func aPatchThatCannotBeReachedIsDoneWithout() async throws {
         try await publishBoth()
         var pack = try #require(world.pack)
@@ -270,7 +270,7 @@ struct PatchStagingTests {
     }
 }
 
-/// The ways that were reported.
+/// The transfer choices that were reported.
 private final class Chosen: Sendable {
     let ways = Mutex<[TransferChoice.Way]>([])
 }

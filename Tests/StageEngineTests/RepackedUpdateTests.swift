@@ -6,7 +6,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Updates by differences to a version whose publisher copied frames out of bundles that the server no longer has.
+/// Updates by deltas to a version whose publisher copied frames from bundles that the server no longer has.
 @Suite(.directory, .server)
 struct RepackedUpdateTests {
     private let world: IndexedWorld

@@ -5,20 +5,20 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Packs of one bundle that the server does not give in parts.
+/// Packs that share one bundle, from a server without range requests.
 @Suite(.directory, .server)
 struct SharedBundleTests {
     private let world: IndexedWorld
 
     init() throws { world = try IndexedWorld() }
 
-    /// The packs that have come so far.
+    /// The steps of the packs so far.
     private struct Steps {
         var reading: Set<PackID> = []
         var verified: Set<PackID> = []
     }
 
-    /// A pack reads its bundle to the end, though another one is done with it meanwhile.
+    /// A pack reads its bundle to the end, even if another pack removes it meanwhile.
     @Test func aBundleThatAnotherPackRemovesIsReadToTheEnd() async throws {
         let tree = ["noise": noise(9_000_000)]
         try await world.publish(tree, deltas: false)

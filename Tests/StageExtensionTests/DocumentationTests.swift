@@ -4,7 +4,7 @@ import StageSystem
 import SystemPackage
 import Testing
 
-/// The examples in `Manifests/downloader-extension.md` are messages and answers, to the byte.
+/// The examples in `Manifests/downloader-extension.md` equal the encoded messages and responses, byte for byte.
 @Suite struct DocumentationTests {
     /// The blocks of JSON, in their order.
     private func examples() throws -> [[UInt8]] {
@@ -19,7 +19,7 @@ import Testing
         }
     }
 
-    /// The JSON in one line with its members sorted, as it is written.
+    /// The JSON in one line with sorted members, as StagePack encodes it.
     private static func compact(_ json: [UInt8]) throws -> [UInt8] {
         var parser = JSONParser(json)
         return Array((try parser.document().text + "\n").utf8)

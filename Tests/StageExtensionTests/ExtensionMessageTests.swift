@@ -97,7 +97,7 @@ import Testing
         )
     }
 
-    /// An answer that is none, and the error that names the member.
+    /// An invalid response, and the error that names the member.
     @Test(arguments: [
         ("", "not JSON"), ("{}{}", "not JSON"),
         ("[]", "the document: expected an object, found an array"),

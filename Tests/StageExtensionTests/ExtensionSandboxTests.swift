@@ -9,7 +9,7 @@ import Testing
 /// Operations that the sandbox of an extension permits and denies.
 @Suite(.directory, .landlock)
 struct ExtensionSandboxTests {
-    /// Python that prints an empty answer if `body` raises an error of this number, and else ends with
+    /// Python that prints an empty response if `body` raises an error of this number, and otherwise ends with
     /// status 5.
     private static func refused(_ error: Errno, _ body: String) -> ExtensionHost {
         let lines = body.split(separator: "\n").map { "    \($0)" }.joined(separator: "\n")

@@ -12,7 +12,7 @@ import Testing
     private static let short = ExtensionLimits(timeLimit: .milliseconds(300))
     private static let empty = #"echo '{"downloads":[]}'"#
 
-    /// A program of the shell, and the error it comes to; `nil` for an empty answer.
+    /// A shell program, and the resulting error; `nil` for an empty response.
     struct Animal: Sendable, CustomTestStringConvertible {
         var testDescription: String
         var program: String
@@ -157,7 +157,7 @@ import Testing
         #expect(animal.error.map { "\($0)".contains("'\(Self.sh)'") } ?? true)
     }
 
-    /// The errors of the JSON reader are its own: that there is one is what counts here.
+    /// Compares errors, except the texts of the JSON reader's errors.
     private static func expect(_ found: ExtensionError, _ expected: ExtensionError) {
         if case .invalidAnswer(sh, .notJSON) = found, case .invalidAnswer(sh, .notJSON) = expected {
             return

@@ -11,8 +11,8 @@ import Testing
         case swift
         case python
 
-        /// The samples that can run: the one in Swift needs the runtime that it is linked with where
-        /// an extension may read it.
+        /// The samples that can run: the Swift sample needs the runtime that it is linked with in a directory that an extension
+        /// may read.
         static let runnable: [Sample] = {
             guard let maps = try? String(decoding: readMaps(), as: UTF8.self) else {
                 return [.python]

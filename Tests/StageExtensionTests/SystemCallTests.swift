@@ -9,7 +9,7 @@ import Testing
 /// Programs that try to reach beyond their sandbox by system calls.
 @Suite(.directory, .landlock)
 struct SystemCallTests {
-    /// A call that is tried, as Python, and the error that it has to end with.
+    /// A system call, as Python, and the expected error.
     struct Attack: Sendable {
         var name: String
         var code: String
@@ -228,7 +228,7 @@ struct SystemCallTests {
     @Test func theKernelIsOutOfReach() async throws { try await expectRefused(Self.kernel) }
 
     #if arch(x86_64)
-    /// Calls that the architecture has beside those that all have.
+    /// Calls that this architecture has in addition to the common ones.
     static let older: [Attack] = [
         Attack("opened without a right", "call('open', outside, 3)", .permissionDenied),
         Attack("emptied by reading", "call('open', outside, os.O_TRUNC)", .permissionDenied),
@@ -306,7 +306,7 @@ struct SystemCallTests {
         )
         switch outcome {
         case .failure(.ended(_, .exited(1), standardError: "others are visible\n")):
-            // Without the right to mount there is the machine's `/proc`.
+            // Without the right to mount, the program sees the machine's `/proc`.
             #expect(geteuid() != 0, "root's containers without CAP_SYS_ADMIN cannot run this test")
         case .success, .failure: #expect(outcome == .success([]))
         }
@@ -353,7 +353,7 @@ struct SystemCallTests {
     }
 }
 
-/// A datagram socket at a path, as local services have them.
+/// A datagram socket at a path, such as local services have.
 private final class DatagramSocket {
     private let descriptor: CInt
 

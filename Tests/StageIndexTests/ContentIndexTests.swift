@@ -87,7 +87,7 @@ struct ContentIndexTests {
         #expect(index.storedSize == ByteCount(Int64(70_800)))
     }
 
-    /// A changed index is either a different valid index, or an error.
+    /// A changed byte gives either a different valid index, or an error.
     @Test func everyBendOfAByteIsAnErrorOrAnotherIndex() throws {
         let index = try sampleIndex()
         let bytes = index.encoded()
@@ -200,7 +200,7 @@ struct FrameTests {
         #expect(frame.count < 2000)
         #expect(try decompressor.decompress(frame.span, after: old.span, to: new.count) == new)
         #expect(throws: FrameError.self) { try decompressor.decompress(frame.span, to: new.count) }
-        // Later frames do not use the prefix.
+        // The prefix does not change later frames.
         let plain = compressor.compress(text.span)
         #expect(try decompressor.decompress(plain.span, to: text.count) == text)
     }

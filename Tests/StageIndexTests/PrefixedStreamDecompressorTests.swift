@@ -36,7 +36,7 @@ struct PrefixedStreamDecompressorTests {
     @Test(arguments: [1, 977, 1 << 20])
     func contentIsRestored(length: Int) {
         let bytes = compressed()
-        // The prefix has the rest.
+        // The rest of the content is in the prefix.
         #expect(bytes.count < 60_000)
         let made = decompress(bytes, after: prefix, inPartsOf: length)
         #expect(made.isComplete && made.content == content)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import StageIndex
 
-/// Content that a patch's frame has as differences to its prefix.
+/// Content that a patch's frame encodes as differences from its prefix.
 struct SimilarRunTests {
     private let prefix = noise(500, seed: 3)
     private let content = noise(300, seed: 4)
@@ -14,7 +14,7 @@ struct SimilarRunTests {
         SimilarRun(content: 100..<299, prefixOffset: 301),
     ]
 
-    /// Returns what the frame of a part decompresses to.
+    /// Returns the bytes to which the frame of a part decompresses.
     private func frame(_ runs: [SimilarRun]) -> [UInt8] {
         var bytes = content
         for run in runs {

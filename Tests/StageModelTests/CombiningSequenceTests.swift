@@ -45,7 +45,7 @@ import Testing
         #expect(read(",\n \"x\": \"\(marks)\"}") == "not JSON: line 2, column 38: " + Self.fault)
     }
 
-    /// Plain text is skipped in words; a sequence may begin at any place in one.
+    /// Plain text is skipped in machine words; a sequence may begin at any position in one.
     @Test(arguments: 0..<20) func aSequenceIsFoundWhereverItBegins(offset: Int) {
         for (mark, unit) in [("\u{301}", "["), (#"\u0301"#, "["), ("\u{301}", #"\n"#)] {
             let plain = String(repeating: unit, count: offset)
@@ -103,7 +103,7 @@ import Testing
         #expect("a\(marks)".forDisplay(atMost: 60) == "a\(few)\(rest)")
     }
 
-    /// Readers of records and messages accept each text that is written, whether its characters are escaped or not.
+    /// Readers of records and messages accept all text that writers produce, with or without escapes.
     @Test(arguments: ["\u{301}", "\u{1D165}", #"\u0301"#, #"\uD834\uDD65"#])
     func aRecordIsCutWhereAReaderWouldRefuseIt(mark: String) {
         let limit = CombiningSequence.quotationLimit

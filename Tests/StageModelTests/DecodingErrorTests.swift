@@ -2,7 +2,7 @@ import FoundationEssentials
 import StageModel
 import Testing
 
-/// The words for JSON of another form than a decoder expects, without the names of types of Swift.
+/// Messages about JSON of an unexpected form, which name no Swift types.
 @Suite struct DecodingErrorTests {
     private struct Sample: Decodable {
         enum Kind: String, Decodable { case download, upload }
@@ -91,7 +91,7 @@ import Testing
         #expect(ProxyAddress.withoutUser(text) == expected)
     }
 
-    /// To Swift, a character and the combining ones after it are one; to servers, the first is a delimiter.
+    /// A character and the combining characters after it are one character in Swift; for servers, the first one is a delimiter.
     @Test(arguments: [
         ("http://user:secret@host/a@b?c", "http://…@host/a@b?c"),
         ("http://user:secret@\u{301}host/", "http://…@\u{301}host/"),

@@ -107,7 +107,7 @@ import Testing
         #expect(try Manifest(json: manifest.json()) == manifest)
     }
 
-    /// Content of strings is skipped in words; each of these may stand at any place in one.
+    /// The content of strings is skipped in machine words; each of these may be at any position in one.
     @Test(arguments: 0..<20) func aStringIsReadWhateverStandsWhere(offset: Int) throws {
         let plain = String(repeating: "~", count: offset)
         for character in ["", #"\n"#, #"\""#, #"\\"#, "\u{7F}", "ä", "🌌", "!", "#"] {

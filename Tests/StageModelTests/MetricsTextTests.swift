@@ -2,7 +2,7 @@ import StageModel
 import Testing
 
 @Suite struct MetricsTextTests {
-    /// A value stays between its quotation marks, also where a character consists of several scalars.
+    /// A value cannot leave its quotation marks, even if a character consists of several scalars.
     @Test(arguments: [
         ("plain", "plain"), ("a\\b", #"a\\b"#), ("a\"b", #"a\"b"#), ("a\nb", #"a\nb"#),
         ("a\r\nb 1", "a\r\\nb 1"), ("a\"\u{301}} 1", "a\\\"\u{301}} 1"),

@@ -1,7 +1,7 @@
 import StageModel
 import Testing
 
-/// The questions after misspelt names.
+/// The suggestions for misspelt names.
 struct SimilarityTests {
     @Test(arguments: [
         ("prefech", "prefetch"), ("Prefetch ", "prefetch"), ("plna", "plan"), ("ad", "add"),
@@ -19,7 +19,7 @@ struct SimilarityTests {
         #expect(name.mostSimilar(in: ["plan", "prefetch", "oceans"]) == nil)
     }
 
-    /// The distance counts, and of equals the first name.
+    /// The nearest name is suggested; among equally near ones, the first.
     @Test func theNearestNameIsTaken() {
         #expect("aurora-2".mostSimilar(in: ["aurora-10", "aurora-3", "aurora-4"]) == "aurora-3")
     }

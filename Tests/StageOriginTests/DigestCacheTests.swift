@@ -7,7 +7,7 @@ import Testing
 
 @Suite
 struct DigestCacheTests {
-    /// Programs of the system, since a digest is kept only of a file that did not change a moment ago.
+    /// The files are programs of the system, since the cache keeps no digest of a recently changed file.
     @Test func aFullCacheDropsItsOldestDigestOnly() async throws {
         let cache = DigestCache(capacity: 2)
         var identities: [FileIdentity] = []

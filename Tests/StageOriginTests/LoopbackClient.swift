@@ -4,7 +4,7 @@ import StageSystem
 
 /// A connection to a server on this machine that sends and receives exactly the given bytes.
 ///
-/// It waits a minute at most, as tests that compute may hold up the server, on threads of its own: those of the tasks are the server's.
+/// It waits at most a minute, since other tests may delay the server, and on separate threads, since the server needs those of tasks.
 final class LoopbackClient: Sendable {
     /// Response to one request.
     struct Reply: Equatable, Sendable {
@@ -51,7 +51,7 @@ final class LoopbackClient: Sendable {
         return await reply(hasBody: method != "HEAD")
     }
 
-    /// Sends a request, and leaves its reply to ``reply(hasBody:)``.
+    /// Sends a request; ``reply(hasBody:)`` reads the response.
     func start(_ method: String, _ path: String, _ fields: [String: String] = [:]) {
         let lines = fields.map { "\($0): \($1)\r\n" }.joined()
         let bytes = Array("\(method) \(path) HTTP/1.1\r\nHost: test\r\n\(lines)\r\n".utf8)

@@ -70,7 +70,7 @@ struct OriginTests {
     func rangesAndConditionsAreHonored() async throws {
         try await Self.serve { port in
             let client = try LoopbackClient(port: port)
-            // One connection: a wrong length would spoil the reply after it.
+            // All requests use one connection: a wrong length would spoil the next reply.
             for (fields, status, body, range) in Self.ranges {
                 let reply = await client.request("GET", "/digits.txt", fields)
                 #expect(reply.status == status, "\(fields)")

@@ -11,7 +11,7 @@ struct TreeTrait: TestTrait, SuiteTrait, TestScoping {
 
     let isRecursive = true
 
-    /// The directory of the running test; what lies beside it is not served.
+    /// The directory of the running test; files beside it are not served.
     static var path: FilePath {
         guard let current else { preconditionFailure("add the trait '.tree' to the test") }
         return current
@@ -22,7 +22,7 @@ struct TreeTrait: TestTrait, SuiteTrait, TestScoping {
         try Data(content).write(to: URL(filePath: path.string).appending(path: name))
     }
 
-    /// Cuts or lengthens a file in the directory, which stays the same file.
+    /// Truncates or extends a file in the directory in place.
     static func resize(_ name: String, to size: Int) throws {
         let file = try FileDescriptor.open(path.appending(name), .writeOnly)
         try file.closeAfter { try file.resize(to: Int64(size)) }
@@ -46,7 +46,7 @@ struct TreeTrait: TestTrait, SuiteTrait, TestScoping {
         }
     }
 
-    /// Makes the directory to serve, and what lies beside it.
+    /// Creates the directory to serve, and the files beside it.
     private static func makeTree(in above: URL) throws -> URL {
         let files = FileManager.default
         let tree = above.appending(path: "tree")

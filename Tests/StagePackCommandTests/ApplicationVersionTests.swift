@@ -2,7 +2,7 @@ import StageModel
 import StageTesting
 import Testing
 
-/// Updates that are for another version of the application than the one that is installed.
+/// Updates for another version of the application than the installed one.
 @Suite(.server, .directory, .mountNamespace)
 struct ApplicationVersionTests {
     private let app = "net.example.wallpaper"

@@ -6,7 +6,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Indexed packs with an archive of the same files, with the program alone.
+/// Indexed packs with an archive of the same files, tested only through the program.
 @Suite(.server, .directory)
 struct ArchiveBesideIndexTests {
     /// Returns files of `size` bytes that are equal but for a byte every few kilobytes.
@@ -37,7 +37,7 @@ struct ArchiveBesideIndexTests {
         var runs: [Plan]?
     }
 
-    /// Offers a version for the first installation, and returns what a plan says of it.
+    /// Offers a version for the first installation, and returns the plan.
     private func plan(
         _ index: String,
         _ version: Int,
@@ -111,7 +111,7 @@ struct ArchiveBesideIndexTests {
             archive: true
         )
         (pack, planned, text) = try await plan(second, 2, of: publisher)
-        // The index is known, and nothing is smaller than the patch.
+        // The index is staged already, and no transfer is smaller than the patch.
         let patch = try bytes(pack.index?.deltas.first?.patch?.size)
         let archive = try bytes(pack.archive?.size)
         #expect(planned?.way == "patch" && planned?.archive == archive)

@@ -7,7 +7,7 @@ import StagingService
 import SystemPackage
 import Testing
 
-/// The attacks that the specification of The Update Framework lists (section 1.5.2), on archives and indexed packs, by each client.
+/// The attacks in the specification of The Update Framework (section 1.5.2), on archives and indexed packs, for each client.
 @Suite(.server, .directory, .timeLimit(.minutes(5)))
 struct AttackMatrixTests {
     /// An attack that ends with a refusal.
@@ -36,7 +36,7 @@ struct AttackMatrixTests {
             }
         }
 
-        /// Serves what the attacker has, once version 1 is staged.
+        /// Serves the attacker's files, after version 1 was staged.
         func perform(in world: inout AttackWorld) async throws {
             switch self {
             case .arbitraryInstallation:
@@ -108,7 +108,7 @@ struct AttackMatrixTests {
         world.signed.repository.snapshot.version = 1 << 40
         try world.signed.repository.publish([.snapshot, .timestamp])
         world.signed.serve()
-        // A version that the client has seen.
+        // The client accepts this version first.
         #expect(try await world.stage(by: .command) == nil)
         world.signed.repository.timestamp = timestamp
         world.signed.repository.snapshot = snapshot
@@ -142,10 +142,10 @@ struct AttackMatrixTests {
         #expect(world.server.counts(for: "/hostile/metadata/timestamp.json").requests == 1)
     }
 
-    /// The version that was verified last is used instead.
+    /// The last verified version is used instead.
     ///
-    /// The rule for stalled transfers is that of the engine, which all clients have: a tenth of a short document in a minute,
-    /// and here in a second for the library. ``SlowRetrievalTests`` has workers of the daemon, which try four times before they say so.
+    /// The rule for stalled transfers is that of the engine, for all clients: a tenth of a short document in a minute; the library's
+    /// client uses a second here. ``SlowRetrievalTests`` tests workers of the daemon, which report the failure after four attempts.
     @Test(
         .waiting,
         arguments: AttackWorld.Kind.allCases,
@@ -173,7 +173,7 @@ struct AttackMatrixTests {
         #expect(try world.staged == 1)
     }
 
-    /// Versions only grow, also by a wrong clock; a clock that is ahead refuses, and says the time.
+    /// Versions only increase, even with a wrong clock; if the clock is ahead, the client refuses, and the message contains the time.
     @Test(arguments: AttackWorld.Kind.allCases)
     func aClockAYearOffIsNoWayIn(kind: AttackWorld.Kind) async throws {
         var world = try await AttackWorld(kind)
@@ -201,7 +201,7 @@ struct AttackMatrixTests {
 /// The worker tries four times, a minute each, so this suite has a time limit of its own.
 @Suite(.waiting, .server, .directory, .timeLimit(.minutes(20)))
 struct SlowRetrievalTests {
-    /// The pack is staged as the version verified last describes it, so the task ends; the history tells of the stalls.
+    /// The pack is staged from the last verified version, so the task ends; the history records the stalls.
     @Test(arguments: AttackWorld.Kind.allCases)
     func aWorkerGivesSlowMetadataUp(kind: AttackWorld.Kind) async throws {
         var world = try await AttackWorld(kind)

@@ -12,7 +12,7 @@ import StagingService
 import SystemPackage
 import Testing
 
-/// An application that is registered with a root of trust and has version 1 of a pack, and its server or an attacker's.
+/// An application that is registered with a root of trust, with version 1 of a pack, and its server or an attacker's.
 struct AttackWorld {
     /// The form of the pack.
     enum Kind: CaseIterable, Sendable {
@@ -32,7 +32,7 @@ struct AttackWorld {
     private let publisher: IndexedPublisher
     private let id: PackID
     private let program: FilePath
-    /// The clock of the library; of the other clients it is the machine's.
+    /// The clock of the library's client; the other clients use the machine's clock.
     var clock: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
 
     /// Publishes version 1 and stages it.
@@ -55,12 +55,12 @@ struct AttackWorld {
     /// The pack.
     var pack: String { id.text }
 
-    /// The version that is staged.
+    /// The staged version of the pack.
     var staged: Int? { get throws { try signed.installed.staged()[pack] } }
 
     var server: TestServer { signed.server }
 
-    /// Serves the content of a version, and returns a manifest of it, with one more pack if there is one.
+    /// Serves the content of a version, and returns its manifest, with `extra` as a further pack if given.
     mutating func manifest(
         version: Int,
         with extra: SamplePack? = nil
@@ -134,7 +134,7 @@ struct AttackWorld {
         target.registration?.trust = .root(path: root.string)
         var options = StagerOptions(now: clock)
         options.transfer.retry.maximumAttempts = 1
-        // With the rule of all clients a stall takes a minute.
+        // The rule of all clients would take a minute to detect the stall.
         options.transfer.stall = StallRule(minimum: ByteCount(1024), window: .seconds(1))
         // As root, archives are unpacked only in a separate process.
         options.unpacking = .process(program, arguments: ["stagepack", "unpack-service"])
@@ -159,7 +159,7 @@ struct AttackWorld {
             }
             return problem
         }
-        // The next daemon of this world begins without its tasks.
+        // The next daemon in this world starts without the tasks of this one.
         let name: FilePath.Component = "transfers"
         try signed.world.directory.removeTree(name)
         return problem

@@ -4,7 +4,7 @@ import StageTesting
 import Synchronization
 import Testing
 
-/// Hooks of package managers beside another process that works on a pack.
+/// Hooks of package managers while another process holds the lock of a pack.
 @Suite(.apart, .server, .directory, .mountNamespaceIfRoot)
 struct BusyPackTests {
     /// Another process holds the lock of a pack, and does not end.
@@ -25,7 +25,7 @@ struct BusyPackTests {
         #expect(lock.id == id)
     }
 
-    /// The other process works on the pack of the first application until that of the second one is staged.
+    /// The other process holds the lock of the first application's pack until the second application's pack is staged.
     @Test func anotherProcessDoesNotTakeTheTimeOfOtherApplications() async throws {
         var mine = try await Installed()
         let id = try PackID("essential")

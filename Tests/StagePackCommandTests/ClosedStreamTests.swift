@@ -30,7 +30,7 @@ struct ClosedStreamTests {
             #expect(try streams(of: process) == ["/dev/null", "/dev/null", "/dev/null"])
             gate.open()
         }
-        // Printing fails as on a closed stream, and the run completes.
+        // Output fails as on a closed stream, but the run completes.
         #expect(ending.status == 74)
         #expect(try world.staged(try .aurora) == StagedFiles(pack))
         world.program.wrapper = []

@@ -159,7 +159,7 @@ struct CommandTests {
         #expect(try await world.succeed("gc") == gone(generations: 0))
         try world.publish(try .small(.aurora, version: 3))
         try await world.succeed("prefetch", "--quiet")
-        // The run has removed the one of version 2.
+        // The run has removed the download of version 2.
         #expect(try world.names(in: "downloads") == [])
         #expect(try await world.succeed("gc") == gone(generations: 0))
     }

@@ -56,7 +56,7 @@ struct CompletionTests {
         #expect(result.standardOutput == "org.example.\\$\\(touch\\ \(expanded)\\)\n")
     }
 
-    /// The shells that need not be installed here.
+    /// The shells that may be missing on this machine.
     @Test(arguments: ["zsh", "fish"])
     func otherShellsRunTheInstalledProgram(shell: String) async throws {
         let generated = try await Program().run(["--generate-completion-script", shell])

@@ -8,7 +8,7 @@ struct ConcurrencyTests {
     func processesThatStageTheSamePacksFetchEachOnce(count: Int) async throws {
         var world = try World()
         let packs = try (1...6).map { try SamplePack.small(try PackID("pack-\($0)")) }
-        // Slow enough for all of the processes to meet.
+        // The server is slow enough that all processes run at the same time.
         try world.publish(packs) { $0.slowed(to: 40_000) }
         let arguments = ["prefetch", "--quiet"] + world.source
         let program = world.program

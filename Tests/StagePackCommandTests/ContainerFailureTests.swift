@@ -6,7 +6,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// A user's container that the user cannot change or read: of root's files, with wrong modes, or on a read-only disk.
+/// A user's container that the user cannot change or read: because of root's files, wrong modes, or a read-only disk.
 @Suite(.server, .directory, .rootInMountNamespace)
 struct ContainerFailureTests {
     private var machine: SharedMachine
@@ -27,7 +27,7 @@ struct ContainerFailureTests {
         #expect(try await program.run([]).status == 0, "\(command)")
     }
 
-    /// Returns the lines of `doctor` with a word.
+    /// Returns the lines of `doctor` that contain a word.
     private func lines(of doctor: Program.Ending, with word: String) -> [Substring] {
         doctor.output.split(separator: "\n").filter { $0.contains(word) }
     }
@@ -150,7 +150,7 @@ struct UnusableScopeTests {
         try check(json, of: words[0])
     }
 
-    /// A result in JSON has the failures as members.
+    /// A JSON result contains the failures as members.
     @Test(arguments: ["gc", "gc --dry-run", "gc --unregistered"])
     func aPartialFailureOfACollectionIsInItsResult(command: String) async throws {
         try installed.addUnusableApplication()

@@ -3,7 +3,7 @@ import StageSystem
 import SystemPackage
 import Testing
 
-/// A control group of the running test's own that limits one resource, in either version of the kernel's tree.
+/// A control group of the running test that limits one resource, in version 1 or 2 of the kernel's interface.
 struct ControlGroup {
     /// The resource that a group limits.
     enum Resource: String {
@@ -33,7 +33,7 @@ struct ControlGroup {
         try limited.closeAfter { _ = try limited.writeAll("\(limit)".utf8) }
     }
 
-    /// The command that moves itself into the group and becomes another one.
+    /// The command that enters the group and executes another command.
     var wrapper: [String] {
         ["/bin/sh", "-c", #"echo $$ >"$0/cgroup.procs" || exit 99; exec "$@""#, path.string]
     }

@@ -7,7 +7,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// Commands that wait for the daemon while it is stopped and started again, and the form of their output.
+/// Commands that wait for the daemon during its restart, and the form of their output.
 @Suite(.server, .directory, .timeLimit(.minutes(10)))
 struct DaemonRestartTests {
     private static let content = Array("content".utf8)
@@ -42,7 +42,7 @@ struct DaemonRestartTests {
         #expect(try bytes(of: output) == Self.content)
     }
 
-    /// The file of a download that completed while the command was not connected, or the failure, is that of the command.
+    /// If the download ended before the command connected, the command uses its file or its failure.
     @Test func aDownloadThatEndsBeforeTheCommandConnectsIsItsOwn() async throws {
         var installed = try await Installed()
         let output = installed.world.directory.path.appending("file")
@@ -53,7 +53,7 @@ struct DaemonRestartTests {
         #expect(!FileStatus.exists(output))
     }
 
-    /// Adds downloads until the event of one is seen.
+    /// Adds downloads until the event of one was received.
     private static func addDownloads(
         _ installed: Installed,
         to folder: String,
@@ -96,7 +96,7 @@ struct DaemonRestartTests {
                 }
             }
             try await Self.addDownloads(installed, to: "first") {
-                // The shell may not have made the file yet.
+                // The shell may not have created the file yet.
                 (try? text(of: lines))?.isEmpty == false
             }
             return command

@@ -17,7 +17,7 @@ struct DaemonStagingTests {
         case worker
     }
 
-    /// The bytes that may be sent twice: those that were on their way when a process was killed.
+    /// The bytes that may be sent twice, because they were in transit when a process was killed.
     private let lost = 3 << 20
 
     /// The process that downloads the first part of a pack, and the one that downloads the rest.
@@ -249,7 +249,7 @@ struct DaemonStagingTests {
                 by: ["/usr/bin/setpriv", "--no-new-privs"]
             )
             guard geteuid() == 0 else {
-                // A worker would have rights that the user's process lacks.
+                // A worker would have rights that the user's process lacks, so no worker is started.
                 let sessions = try await client.sessions()
                 #expect(sessions.isEmpty)
                 return
@@ -285,7 +285,7 @@ struct DaemonStagingTests {
         }
     }
 
-    /// The daemon carries out the order of a failed command again: that is one run, and not one for each attempt.
+    /// The daemon repeats the order of a failed command: the attempts together count as one failed run.
     @Test func attemptsOfTheDaemonAreOneFailedRun() async throws {
         let world = try await StagingWorld(.archive)
         let server = world.installed.world.server
@@ -325,7 +325,7 @@ struct DaemonStagingTests {
         }
     }
 
-    /// A package manager waits for no person.
+    /// A package manager must not wait for a person.
     @Test func aHookReportsWhatAPersonPausesAndEnds() async throws {
         let gate = Gate()
         defer { gate.open() }
@@ -370,7 +370,7 @@ struct DaemonStagingTests {
     }
 }
 
-/// Runs a daemon beside `body`; with SIGKILL its workers are killed with it, as where a machine fails.
+/// Runs a daemon beside `body`; SIGKILL also kills its workers, as a failure of the machine would.
 func withDaemon(
     _ world: StagingWorld,
     ending: Int32 = SIGTERM,
@@ -449,7 +449,7 @@ struct PatientStagingTests {
             #expect(why.output.contains("waiting, \(condition.words)"), "\(why)")
             #expect(why.output.contains("waits: \(condition.words)"), "\(why)")
             #expect(world.bytesSent == count)
-            // A second run takes the place of the first one.
+            // A second run replaces the first one.
             let again = try await world.installed.world.program.run(["prefetch"] + arguments)
             #expect(again.status == 0, "\(again)")
             let count = try await client.tasks().count
@@ -469,7 +469,7 @@ struct PatientStagingTests {
         let program = world.installed.world.program
         let arguments = ["prefetch", "--all", "--event", "periodic", "--progress", "none"]
         try await withDaemon(world, bus: bus.address) { client in
-            // The run that is paused ends: other applications of the timer do not wait for a person.
+            // The paused run ends, since other applications of the timer must not wait for a person.
             let ending = try await program.run(arguments) { _ in
                 try await world.wait(forMebibytes: 1)
                 let id = try #require(try await client.tasks().first?.id)
@@ -507,7 +507,7 @@ struct PatientStagingTests {
         #expect(try world.installed.staged() == ["aurora": 1])
     }
 
-    /// The daemon has the identifiers of some packs only, since a description has a limit.
+    /// A transfer's description is limited, and so contains only some of the packs' identifiers.
     @Test func whyKnowsThatAPackBeyondTheLimitOfADescriptionWaits() async throws {
         var installed = try await Installed()
         installed.allowDaemon()

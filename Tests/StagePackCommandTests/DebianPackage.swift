@@ -3,11 +3,11 @@ import Subprocess
 import SystemPackage
 import Testing
 
-/// A Debian package, downloaded from the machine's package sources: content and programs that were not made
-/// for these tests.
+/// A Debian package, downloaded from the machine's package sources: content and programs that were not made for these
+/// tests.
 ///
-/// It is unpacked and not installed, so no server is started and nothing of the machine changes.
-/// Fetched packages are kept beside the build.
+/// It is unpacked and not installed, so no server is started and the machine is not changed. Downloaded packages are kept beside
+/// the build.
 enum DebianPackage {
     /// Unpacks the package into a directory, which is made.
     static func unpack(_ name: String, into path: FilePath) async throws {

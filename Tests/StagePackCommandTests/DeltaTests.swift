@@ -9,7 +9,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Delta sets from several versions, with the program alone.
+/// Delta sets from several versions, tested only through the program.
 @Suite(.server, .directory)
 struct DeltaTests {
     private struct Report: Decodable {
@@ -79,7 +79,7 @@ struct DeltaTests {
 
     /// A manifest may name 16 bases.
     ///
-    /// Of the 17 here the one that the command line names last is the newest.
+    /// Of the 17 bases here, the last one on the command line is the newest.
     @Test func theOldestBaseAboveTheLimitIsOmitted() async throws {
         let world = try World()
         let publisher = try IndexedPublisher(world)
@@ -139,7 +139,7 @@ struct DeltaTests {
             let object = try bytes(of: publisher.store.pushing(FilePath(delta.url)))
             #expect(ByteCount(object.count) == delta.size)
         }
-        // Again nothing changes.
+        // A repetition changes nothing.
         let again = try await report(
             world,
             "delta",
@@ -152,7 +152,7 @@ struct DeltaTests {
         )
         #expect(again.updates.map(\.set) == ["present"])
         #expect(try Manifest(json: bytes(of: FilePath(manifest))) == after)
-        // A client that has the first version takes the set.
+        // A client with the first version uses the set.
         try publisher.publish(indexes[2], version: 3)
         world.server.answer("/manifest.json", with: .content(try bytes(of: FilePath(manifest))))
         let count = publisher.bytesSent(of: ["b", "d", "i"])
@@ -160,7 +160,7 @@ struct DeltaTests {
         #expect(try world.staged(try PackID("levels")) == publisher.files())
         let sent = publisher.bytesSent(of: ["b", "d", "i"]) - count
         #expect(sent == made.updates[1].downloadSize && sent < 30_000)
-        // A collection keeps what the manifest names.
+        // A garbage collection keeps the objects that the manifest names.
         let store = publisher.store.string
         let collected = try await world.program.run(
             ["store", "gc", store, "--manifest", manifest, "--keep", "0"]

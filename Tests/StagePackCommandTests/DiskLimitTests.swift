@@ -4,7 +4,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// A number of blocks, or of files, that a disk has left.
+/// A number of free blocks, or of free files, of a disk.
 struct DiskLimit: CustomTestStringConvertible {
     var resource: Resource
     var rest: Int
@@ -16,8 +16,8 @@ struct DiskLimit: CustomTestStringConvertible {
 
     var testDescription: String { "\(rest) \(resource.rawValue)" }
 
-    /// The options by which a mounted tmpfs gets no more than what it uses and this; expects the numbers of
-    /// `stat -f -c '%b %f %c %d'` as the shell's arguments.
+    /// The options that limit a mounted tmpfs to its current use and `rest` more; the shell's arguments are the numbers from
+    /// `stat -f -c '%b %f %c %d'`.
     var options: String {
         switch resource {
         case .blocks: "size=$((($1 - $2 + \(rest)) * 4))k"
@@ -29,10 +29,10 @@ struct DiskLimit: CustomTestStringConvertible {
 /// A command, and the ones that prepared the container.
 struct LimitedCommand: CustomTestStringConvertible {
     var name: String
-    /// The commands before, each with the number of its manifest.
+    /// The preparing commands, each with the number of its manifest.
     var before: [String] = []
     var command: String
-    /// The versions of the pack that may be staged if it fails, and the one if it succeeds; 0 for none.
+    /// The versions of the pack that may be staged after a failure, and the one after a success; 0 for none.
     var versions: (before: Int, after: Int)
     /// `true` if the command succeeds also on a full disk.
     var makesRoom = false
@@ -114,7 +114,7 @@ struct DiskLimitTests {
         subscript(name: String) -> String { lines[name] ?? "nothing" }
     }
 
-    /// The words of the script, with the manifest that each command is to use.
+    /// The arguments for the shell, with the manifest that each command uses.
     private func words(_ command: String, _ world: World) -> String {
         let manifests = ["one", "two"]
         let rest = command.split(separator: " ").map(String.init)
@@ -196,18 +196,18 @@ struct DiskLimitTests {
         // A hook prints one line at the start, and one for the application.
         if isHook { #expect(report["lines"] == "2") }
         if isHook || command.makesRoom { #expect(report["status"] == "0", "\(report.text)") }
-        // There is a container to read.
+        // Commands that read can only be tested if there is a container.
         if !command.before.isEmpty, command.name != "repair" {
             #expect(report["reading"] == "0", "\(report.text)")
             #expect(report["verify"] == "0", "\(report.text)")
             #expect(report["path"] == (found == "0" ? "2" : "0"), "\(report.text)")
         }
-        // A second rollback goes forward again.
+        // A second rollback undoes the first one.
         let last = command.name == "rollback" && report["status"] == "0" ? before : after
         #expect(report["again"] == "0", "\(report.text)")
         #expect(report["then"] == (last == "0" ? "" : last), "\(report.text)")
         #expect(report["whole"] == "0", "\(report.text)")
-        // An essential pack that was removed is missing.
+        // If no version is staged, 'doctor' reports the missing essential pack.
         #expect(report["doctor"] == (last == "0" ? "3" : "0"), "\(report.text)")
     }
 

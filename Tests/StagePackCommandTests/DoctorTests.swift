@@ -7,7 +7,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// The findings of `doctor` on machines where a part is broken, and their hints.
+/// The findings of `doctor` on faulty machines, and their hints.
 @Suite(.server, .directory, .mountNamespace)
 struct DoctorTests {
     private struct Report: Decodable {
@@ -54,7 +54,7 @@ struct DoctorTests {
         return try await installed.world.program.run(words)
     }
 
-    /// The user could put a link into the place of what a command of root's is about to change.
+    /// The user could replace a file that a command of root is about to change by a link.
     @Test func rootIsToldToChangeNothingInAContainerOfAnotherUser() async throws {
         var installed = try await Installed()
         try installed.world.publish(try .small(.aurora))
@@ -96,7 +96,7 @@ struct DoctorTests {
         let text = try await installed.world.program.run(["doctor"] + options)
         #expect(text.status == 0)
         #expect(text.output.hasSuffix("\nno problems found\n"), "\(text)")
-        // The machine of root's tests has a '/run' of its own, without systemd.
+        // The tests of root have a separate '/run', without systemd.
         if geteuid() == 0, text.output.contains("no time source keeps it") {
             #expect(text.output.contains("Network Time Protocol"), "\(text)")
         }
@@ -133,7 +133,7 @@ struct DoctorTests {
         )
     }
 
-    /// After two runs that failed, as after one.
+    /// The result is the same after one and after two failed runs.
     @Test func essentialPacksThatAreMissingAndTheLastFailureAreProblems() async throws {
         var installed = try await Installed()
         let pack = try SamplePack.small(.aurora)
@@ -186,7 +186,7 @@ struct DoctorTests {
         try place.write(Array("{".utf8), to: "pack.json", durably: false)
         let problems = try await report(installed, status: 3).problems()
         #expect(problems.map(\.finding) == ["is damaged"])
-        // The application that does not offer the pack leaves it.
+        // Repairing for the application that does not offer the pack leaves it unchanged.
         let wrong = try await installed.run("repair", "--app", "net.example.wallpaper")
         #expect(wrong.status == 3, "\(wrong)")
         #expect(
@@ -223,7 +223,7 @@ struct DoctorTests {
         #expect(try installed.history()?.lastRun?.problem == nil)
     }
 
-    /// No other container makes the manifest one of the registered application.
+    /// Another container would not help: the manifest belongs to another application than the registration.
     @Test func aManifestOfAnotherApplicationIsAFaultOfTheRegistration() async throws {
         let installed = try await installed()
         let other = Manifest(application: try ApplicationID("org.never"), revision: 9, packs: [])
@@ -252,7 +252,7 @@ struct DoctorTests {
         withExtendedLifetime(front) {}
     }
 
-    /// The quota is less than the packs take, and than the essential pack takes.
+    /// The quota is less than the size of all packs, or than that of the essential pack.
     @Test(arguments: [(2, "note"), (1, "problem")])
     func aContainerOverItsQuotaIsReported(packs: Int, level: String) async throws {
         var installed = try await Installed()
@@ -310,7 +310,7 @@ struct DoctorTests {
         )
     }
 
-    /// A program that answers as systemctl(1) does, on a machine that systemd has started.
+    /// A program that simulates systemctl(1) on a machine that systemd has started.
     private func answer(_ states: String, for installed: inout Installed) throws {
         let run = installed.world.directory.path.appending("run")
         _ = try Directory.open(run).makeDirectory("systemd")
@@ -326,7 +326,7 @@ struct DoctorTests {
             + ["/bin/sh", "-c", script, "sh", try Program.path.string]
     }
 
-    /// The states of units, and the problems that they are.
+    /// The states of units, and the resulting problems.
     private static let states: [(String, [String])] = [
         (unit("stagepack-periodic.timer", "active") + unit("stagepackd.socket", "active"), []),
         (
@@ -363,7 +363,7 @@ struct DoctorTests {
         #expect(report.problems().map(\.subject) == subjects)
     }
 
-    /// The system's timer runs; applications that a user has registered need one of the user's.
+    /// The system's timer is active; applications that a user has registered need the user's timer.
     @Test(
         .rootInMountNamespace,
         arguments: [
@@ -548,7 +548,7 @@ struct DoctorTests {
         #expect(servers?.level == "note")
     }
 
-    /// No timer stages the pack: the application asks for it again, or does not.
+    /// No timer stages the pack, and the application may not request it again.
     @Test func aPackOnDemandThatFailedOnceIsANote() async throws {
         var installed = try await Installed()
         let rare = try SamplePack.small(try PackID("rare"), policy: .onDemand)

@@ -36,7 +36,7 @@ struct EvictionTests {
         return world
     }
 
-    /// Makes a pack look as if it had been loaded at a time.
+    /// Changes the access time of a pack to that of a load.
     private func use(_ id: String, in container: FilePath, at date: Date) throws {
         let reader = try #require(try ContainerReader.open(container))
         let lease = try #require(try reader.lease(try PackID(id), marksUse: false))
@@ -58,7 +58,7 @@ struct EvictionTests {
         (3, 0, ["essential", "often", "prefetch"]),
         (2, 0, ["essential", "prefetch"]),
         (1, 0, ["essential"]),
-        // The essential pack alone exceeds it, so no other goes.
+        // The essential pack alone exceeds the quota, so no other pack is evicted.
         (0, 40, ["essential", "often", "prefetch", "rare"]),
     ]
 
@@ -107,7 +107,7 @@ struct EvictionTests {
             let excess = containers.first?["excess"]?.integer,
             let removable = containers.first?["removable"]?.integer
         else { throw NeverHappened() }
-        // The other pack is not needed, but is too small.
+        // The other pack may be evicted, but is too small.
         #expect(excess > removable && removable > 0, "\(refused)")
         let text = try await world.run("gc", "--quota", "0").error
         #expect(
@@ -172,7 +172,7 @@ struct EvictionTests {
     }
 }
 
-/// A quota that a registration has.
+/// A quota in a registration.
 @Suite(.server, .directory, .mountNamespace)
 struct QuotaTests {
     private func pack(
@@ -208,7 +208,7 @@ struct QuotaTests {
         #expect(third.output.contains("\nevicted to make room: rare 1 (36.4 kB, policy 'onDemand'"))
         #expect(try installed.staged() == ["essential": 1, "often": 1])
 
-        // An update: what it replaces goes first, and nothing else has to.
+        // An update: the version that it replaces is evicted first, and this is sufficient.
         try installed.world.publish(try packs(2))
         let update = try await installed.run("prefetch", "--app", app)
         #expect(update.status == 0)
@@ -247,7 +247,7 @@ struct QuotaTests {
         #expect(ending.error.contains(reason), "\(ending)")
     }
 
-    /// A run could not stage the pack that `doctor` would name as missing otherwise, and the next one cannot either.
+    /// A pack that exceeds the quota is reported once, and not also as missing: runs cannot stage it.
     @Test func aPackBeyondTheQuotaIsOneProblem() async throws {
         var installed = try await Installed()
         installed.registration.quota = ByteCount(Int64(20_000))

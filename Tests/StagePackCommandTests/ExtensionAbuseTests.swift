@@ -7,10 +7,10 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Downloader extensions that stay within their sandbox, and do harm by the files that they leave, by their requests and by their cost.
+/// Downloader extensions that stay within their sandbox, and cause harm by the files that they leave, by their requests and by their cost.
 @Suite(.server, .directory, .mountNamespaceIfRoot)
 struct ExtensionAbuseTests {
-    /// An application with one pack and an extension of Python's.
+    /// An application with one pack and an extension in Python.
     private func install(_ text: String) async throws -> Installed {
         var installed = try await Installed()
         try installed.world.publish([
@@ -50,7 +50,7 @@ struct ExtensionAbuseTests {
 
     // MARK: What it leaves
 
-    /// Every call that makes a file takes a mode.
+    /// Each call that creates a file has a mode argument.
     private static let setID = """
         os.umask(0)
         os.chdir(shared)
@@ -136,7 +136,7 @@ struct ExtensionAbuseTests {
             """
         )
         let plain = installed.world.program.wrapper
-        // A disk that takes longer for all of them than the guard of the hook waits.
+        // Simulates a disk that needs more time for all files than the guard of the hook allows.
         installed.world.program.wrapper.removeLast()
         installed.world.program.wrapper += [
             "/usr/bin/strace", "-f", "-qq", "-o", "/dev/null", "-e", "signal=none",
@@ -156,7 +156,7 @@ struct ExtensionAbuseTests {
         #expect(try Directory.open(folder).entries().isEmpty)
     }
 
-    /// Runs the program where `/var/lib` is a file system of its own.
+    /// Runs the program with a separate file system at `/var/lib`.
     private func run(
         _ installed: Installed,
         onFileSystemOf options: String
@@ -247,7 +247,7 @@ struct ExtensionAbuseTests {
         #expect(service.requests.isEmpty)
     }
 
-    /// Serves a directory, over TLS at another port, and makes a file there once it does.
+    /// Serves a directory over HTTP, and over TLS at another port, and then creates a file there.
     private static let servers = """
         import functools, http.server, ssl, sys, threading
         handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=sys.argv[2])
@@ -260,7 +260,7 @@ struct ExtensionAbuseTests {
         secure.serve_forever()
         """
 
-    /// Asks by an address of the machine's that is no loopback's, in a network of the test's own; a proxy would be
+    /// Sends the request to an address of the machine that is not a loopback address, in a network of the test, where a proxy would be
     /// the server of the manifest.
     @Test(.ownNetwork, arguments: ["", "http://127.0.0.1:8000"])
     func itReachesNoServiceOfThisMachineByItsOwnAddress(proxy: String) async throws {
@@ -310,7 +310,7 @@ struct ExtensionAbuseTests {
         #expect(!notes.contains("CONNECT"), "\(notes)")
     }
 
-    /// A proxy that answers for every host, and writes down the heads of the requests.
+    /// A proxy that responds for every host, and records the heads of the requests.
     private static let proxy = """
         import socket, ssl, sys
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -364,7 +364,7 @@ struct ExtensionAbuseTests {
             ["prefetch", "--all", "--attempts", "1", "--cacert", pem] + options
         )
         #expect(ending.status == 0, "\(ending.error)")
-        // The origin of the manifest is the host's own.
+        // The origin of the manifest belongs to the host.
         #expect(
             TestServer.current.requests(for: "/own").map { $0["authorization"] != nil } == [true]
         )
@@ -399,7 +399,7 @@ struct ExtensionAbuseTests {
         let server = TestServer.current
         server.answer("/file", with: .content(Array("abcd".utf8)))
         let installed = try await install("")
-        // Started a thousand times: a shell starts in less time than Python.
+        // The program is started a thousand times, so it is a shell script: Python takes longer to start.
         let program = """
             #!/bin/sh
             read -r message
@@ -429,7 +429,7 @@ struct ExtensionAbuseTests {
         )
         #expect(ending.error == "")
         #expect(ending.status == 0)
-        // The rest, and the pack that it did not ask for.
+        // Left out are the remaining downloads, and the pack that the extension did not request.
         #expect(ending.output.components(separatedBy: #""outcome" : "left""#).count - 1 == 11)
         #expect(server.requests(for: "/file").count == 1000)
     }

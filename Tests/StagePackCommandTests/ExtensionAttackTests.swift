@@ -9,7 +9,7 @@ import Testing
 /// Hostile downloader extensions under the real program, on this kernel and on older ones.
 @Suite(.server, .directory, .mountNamespaceIfRoot)
 struct ExtensionAttackTests {
-    /// An application with one pack and an extension of Python's.
+    /// An application with one pack and an extension in Python.
     private func install(_ text: String, on kernel: OldKernel? = nil) async throws -> Installed {
         var installed = try await Installed()
         try installed.world.publish([
@@ -168,7 +168,7 @@ struct ExtensionAttackTests {
 
     @Test(arguments: [OldKernel.landlock(version: 2), nil])
     func shellsPythonAndPerlWork(on kernel: OldKernel?) async throws {
-        // The programs' output is neither the answer nor a text for the log.
+        // The output of these programs is neither the response nor log text.
         let aside = "out = os.dup(1); os.dup2(os.open('output', os.O_WRONLY | os.O_CREAT), 1)\n"
         let text = aside + Self.ordinary + "\nos.dup2(out, 1)"
         let installed = try await install(text, on: kernel)
@@ -233,7 +233,7 @@ struct ExtensionAttackTests {
         #expect(FileStatus.exists(shared))
     }
 
-    /// Processes that would rather stay.
+    /// Processes that try to keep running.
     private static let daemons = """
         mark = '\(mark)'
         for command in ['sleep ' + mark, 'setsid sleep %s' % mark, 'nohup sleep %s &' % mark,

@@ -9,7 +9,7 @@ import Testing
 /// Downloader extensions in the life of an application: the packs that they request are staged.
 @Suite(.server, .directory, .mountNamespaceIfRoot)
 struct ExtensionTests {
-    /// Packs with what a publisher says of them for the sample extension.
+    /// Packs with the publisher's notes for the sample extension.
     private func packs() throws -> [SamplePack] {
         let events: Set<InstallationEvent> = [.firstInstallation, .subsequentUpdate]
         var packs: [SamplePack] = [
@@ -163,7 +163,7 @@ struct ExtensionTests {
         #expect(server.requests.count { paths.contains($0.target) } == 1)
     }
 
-    /// Extensions that do not do their part, and what names the fault.
+    /// Faulty extensions, and the message that names the fault.
     private static let bad: [(text: String, message: String)] = [
         ("sys.exit('the list is empty')", "ended with status 1: the list is empty"),
         ("os.abort()", "was ended by signal 6"),
@@ -268,7 +268,7 @@ struct ExtensionTests {
         #expect(ending.status == 0)
         #expect(!ending.error.contains("error:"))
         #expect(try installed.staged() == ["title": 1, "cinema": 1, "voices": 1])
-        // One answer serves all packs of the server.
+        // One response to a challenge serves all packs of the server.
         let shared = try Directory.open(installed.container.appending("shared"))
         let asked = try shared.file(reading: "challenges")?.readAll(limit: 100)
         #expect(asked == Array("cinema\n".utf8))
@@ -307,7 +307,7 @@ struct ExtensionTests {
         )
         let ending = try await installed.run("prefetch", "--all", "--attempts", "1")
         #expect(try installed.staged() == ["title": 1, "low-detail": 1])
-        // The failures are not hidden by what replaced them.
+        // The replacement downloads do not hide the failures.
         #expect(ending.status == 21)
         #expect(ending.error.contains("pack 'cinema': "))
         #expect(ending.error.contains("file 'news': "))
@@ -382,7 +382,7 @@ struct ExtensionTests {
         let server = installed.world.server
         let other = try TestServer()
         defer { other.stop() }
-        // Both origins are the manifest's, so that the extension may ask for files of both.
+        // Both origins belong to the manifest, so the extension may request files from both.
         let manifest = try installed.world.manifest(of: try packs())
         server.answer("/manifest.json", with: .redirect(to: other.url("/manifest.json")))
         other.answer("/manifest.json", with: .content(manifest))
@@ -434,7 +434,7 @@ struct ExtensionTests {
     @Test func packsOfOneRunDoNotDriveEachOtherOut() async throws {
         var installed = try await Installed()
         var packs = try packs()
-        // Packs that policies do not call for are the first that go to make room.
+        // Packs that policies do not select are evicted first.
         for index in packs.indices { packs[index].pack.policy = .onDemand }
         try installed.world.publish(packs)
         installed.world.server.answer(packs[1].path, with: .status(404))

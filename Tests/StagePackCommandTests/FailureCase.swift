@@ -14,12 +14,12 @@ struct FailureCase: Sendable, CustomTestStringConvertible {
     var arguments: [String] = ["prefetch"]
     /// `true` if the received bytes stay on disk, so that they need not be downloaded again.
     var keepsDownload = false
-    /// The manifest that the options name, where it is not the server's.
+    /// The manifest in the options, if it is not the server's.
     var manifest: String?
-    /// Makes the world as it must be for the failure.
+    /// Sets the world up for the failure.
     let arrange: @Sendable (inout World) throws -> Void
 
-    /// A failure of the manifest; `answer` is what the server says instead.
+    /// A failure of the manifest; `answer` is the server's response instead.
     static func manifest(
         _ name: String,
         _ answer: Answer,
@@ -31,7 +31,7 @@ struct FailureCase: Sendable, CustomTestStringConvertible {
         }
     }
 
-    /// A manifest that cannot be taken.
+    /// A manifest that is not accepted.
     static func manifest(
         _ name: String,
         text: String,
@@ -41,7 +41,7 @@ struct FailureCase: Sendable, CustomTestStringConvertible {
         manifest(name, .content(Array(text.utf8)), status: status, error)
     }
 
-    /// A failure of the archive of version 2; `answer` is what the server says instead.
+    /// A failure of the archive of version 2; `answer` is the server's response instead.
     static func archive(
         _ name: String,
         _ answer: Answer,
@@ -75,7 +75,7 @@ struct FailureCase: Sendable, CustomTestStringConvertible {
         return result
     }
 
-    /// Version 2 in an archive that is what the manifest promises, and holds what it must not.
+    /// Version 2 in an archive with the promised digest, but with entries that are not allowed.
     static func content(
         _ name: String,
         _ error: String,

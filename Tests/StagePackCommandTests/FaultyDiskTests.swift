@@ -5,7 +5,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// File systems that only a mount can make: the program runs in a mount namespace of its own, which takes
+/// File systems that must be mounted: the program runs in a separate mount namespace, which needs
 /// root.
 @Suite(.server, .directory, .mountNamespace)
 struct FaultyDiskTests {
@@ -71,7 +71,7 @@ struct FaultyDiskTests {
         #expect(ending.output == "levels: as it was staged\n")
     }
 
-    /// An image of a container's content, as one is made with staged packs in it, and a file system over it.
+    /// A file system over an image of a container with staged packs.
     @Test func whatAnImageBroughtIsUpdatedRemovedAndCollected() async throws {
         var world = try World()
         let first = try SamplePack.small(.aurora)
@@ -120,7 +120,7 @@ struct FaultyDiskTests {
         )
     }
 
-    /// An image that was made while a pack was being staged, and a run over it.
+    /// A file system over an image that was made while a pack was being staged.
     @Test func anAreaOfAnImageIsContinuedAndPublished() async throws {
         let world = try World()
         let publisher = try IndexedPublisher(world)
@@ -199,7 +199,7 @@ struct FaultyDiskTests {
         )
     }
 
-    /// A partial download of a version that is not offered any more takes nearly the whole disk.
+    /// A partial download of a version that is no longer offered takes nearly the whole disk.
     @Test func aSupersededDownloadMakesRoomForThePackOfToday() async throws {
         var world = try World()
         try world.publish(try .small(.aurora))

@@ -295,7 +295,7 @@ struct FileOnDemandTests {
         task.cancel()
         let cancelled = ContinuousClock.now
         #expect(await storeError { try await task.value } == .cancelled)
-        // Told to end, not killed when its time is up.
+        // The download was cancelled, and did not end by its timeout.
         #expect(ContinuousClock.now - cancelled < .seconds(30))
         // The server counts a transfer when it has ended.
         try await poll { publisher.bytesSent == 1_000_000 }
@@ -312,7 +312,7 @@ struct FileOnDemandTests {
         #expect(try received(in: world) == 0)
     }
 
-    /// The bytes of a file that is on its way.
+    /// The bytes of a partially downloaded file.
     private func received(in world: World) throws -> Int64 {
         guard FileStatus.exists(world.container) else { return 0 }
         return try world.names(in: "files").reduce(0) { sum, version in
