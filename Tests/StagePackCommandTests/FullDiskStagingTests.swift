@@ -5,7 +5,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Stagings of the daemon's on a file system that is full for a while.
+/// Stagings by the daemon on a file system that is full for a while.
 @Suite(.waiting, .server, .directory, .mountedFileSystems, .timeLimit(.minutes(10)))
 struct FullDiskStagingTests {
     /// A small file system below the directory of the test.
@@ -29,7 +29,7 @@ struct FullDiskStagingTests {
             try #require(process.status == 0, "\(said)")
         }
 
-        /// Takes all that is free.
+        /// Fills the remaining space.
         func fill() throws {
             let file = try Directory.open(path).file(creating: "filler")
             let block = [UInt8](repeating: 7, count: 64 << 10)
@@ -40,7 +40,7 @@ struct FullDiskStagingTests {
             }
         }
 
-        /// Gives it back.
+        /// Frees the space again.
         func empty() throws { try Directory.open(path).remove("filler") }
     }
 
@@ -99,7 +99,7 @@ struct FullDiskStagingTests {
         #expect(litter == [])
     }
 
-    /// Another program has filled the disk during the pause.
+    /// During the pause, another program fills the disk.
     @Test func aResumedCommandPlansForTheSpaceThatIsFreeThen() async throws {
         let world = try await StagingWorld(.archive)
         try await withDisk(of: world.installed, mebibytes: 48) { disk in
@@ -122,7 +122,7 @@ struct FullDiskStagingTests {
         }
     }
 
-    /// The evicted pack is open, so the eviction has freed nothing when the run compares the other one with the free space.
+    /// A process has the evicted pack open, so its eviction frees no space for the other pack.
     @Test func aPackThatDoesNotFitAfterEvictionsHasFailedForCommandAndDaemon() async throws {
         var installed = try await Installed()
         var (old, new) = (

@@ -4,7 +4,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Failures that need a mount: the program runs in a separate mount namespace, which takes root.
+/// Failures that need a mount: the program runs in a separate mount namespace, which needs root.
 @Suite(.server, .directory, .mountNamespace)
 struct FullDiskTests {
     /// The output of `verify` after the failure, and the number of lines in a listing of two directories: only
@@ -64,7 +64,7 @@ struct FullDiskTests {
         #expect(world.server.counts(for: large.path).requests == 0)
     }
 
-    /// The hint names a command that frees space, and none that would free nothing.
+    /// The hint names a command that frees space, and none that does not.
     @Test func theHintNamesWhatFreesSpace() async throws {
         var world = try World()
         let extra = try SamplePack.small(try PackID("extra"), policy: .onDemand)
@@ -173,7 +173,7 @@ struct FullDiskTests {
         return try await world.program.run(arguments + world.source)
     }
 
-    /// The record of unused objects does not fit on the disk that the collection is to empty.
+    /// The record of unused objects does not fit on the full disk of the store.
     @Test func aStoreOnAFullDiskIsCollected() async throws {
         var program = try World().program
         let text = """

@@ -7,12 +7,12 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// The example of a game with managed packs, and its downloader extension, from the installation on.
+/// The example of a game with managed packs and its downloader extension, from the installation on.
 @Suite(.directory, .daemon, .server, .severalUsers)
 final class GameTests {
     private let daemon: DaemonProcess
     private let server = TestServer.current
-    /// The user that plays; root's programs find another daemon.
+    /// The user who plays; as root, the programs would use another daemon.
     private let user: UInt32 = 65534
     /// The directory of the programs, which only root may write, from '/' on.
     private let installed: InstalledPrograms
@@ -38,7 +38,7 @@ final class GameTests {
 
     private var programs: FilePath { installed.path }
 
-    /// Puts the registration where the user's are.
+    /// Writes the registration into the user's folder.
     private func install() throws {
         let registration = """
             {
@@ -99,7 +99,7 @@ final class GameTests {
         for level in levels { server.answer(level.path, with: change(.content(level.archive))) }
     }
 
-    /// Starts a program as the user; what it says is added to a file.
+    /// Starts a program as the user, with its output appended to a file.
     private func start(
         _ command: [String],
         log: FilePath,
@@ -113,7 +113,7 @@ final class GameTests {
         return try StartedProcess(whole + command.dropFirst(), log: log)
     }
 
-    /// Runs a program to its end, and returns what it said; it has to end well.
+    /// Runs a program to its end, which must succeed, and returns its output.
     @discardableResult
     private func run(
         _ command: String...,
@@ -166,7 +166,7 @@ final class GameTests {
     func aChoiceIsThePlayersWhereRootHasASharedFolder() async throws {
         let library = daemon.directory.appending("lib")
         _ = try Directory.make(library.appending("stagepack/groups/com.example.games/shared"))
-        // The programs are in the '/var/lib' that the other one hides.
+        // The programs are in a directory of '/var/lib', which the mounted one hides.
         let kept = try #require(programs.lastComponent)
         _ = try Directory.make(library.appending(kept))
         let script = """

@@ -81,7 +81,7 @@ struct HintTests {
         #expect(hinted.status == row.status, "\(words): \(hinted)")
     }
 
-    /// Paths with spaces and quotes reach the command of the hint as they were given.
+    /// Paths with spaces and quotes reach the command of the hint unchanged.
     @Test func pathsAreQuoted() async throws {
         var world = try World()
         try world.publish(try .small(.aurora, policy: .onDemand))

@@ -5,10 +5,10 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// The process between a hook and its run, when the run does what no run should.
+/// The process that guards a hook, when the run hangs or fails.
 @Suite(.apart, .server, .directory)
 struct HookGuardTests {
-    /// Runs a hook whose pack does not come, and `body` once the run has begun to fetch it.
+    /// Runs a hook whose pack does not arrive, and calls `body` once the run has begun to download it.
     private func hook(
         deadline: Double,
         _ more: String...,
@@ -67,7 +67,7 @@ struct HookGuardTests {
 
     @Test func theRunEndsWithItsGuard() async throws {
         let (ending, _) = try await hook(deadline: 60) { $0.send(SIGKILL) }
-        // Pipes of the run's would keep the test waiting.
+        // The test would wait for the end of pipes that the run holds open.
         #expect(ending.status == Program.killed)
     }
 

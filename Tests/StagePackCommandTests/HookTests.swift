@@ -10,7 +10,7 @@ import Testing
 @Suite(.apart, .server, .directory, .mountNamespaceIfRoot)
 struct HookTests {
     private static let hook = ["prefetch", "--all", "--hook"]
-    /// The line that a hook prints before it asks a server.
+    /// The line that a hook prints before its first request.
     static let start = "stagepack: installing essential packs, within 60 seconds\n"
 
     /// Three packs, one of each policy.
@@ -104,7 +104,7 @@ struct HookTests {
         #expect(ending.output.hasSuffix("; correct the file, or remove it\n"), "\(ending)")
     }
 
-    /// An origin that is not as it should be, and what the one line says then.
+    /// Faulty origins, and the expected line of output.
     private static let origins: [(name: String, line: String, status: Int32)] = [
         ("absent", "nothing staged: ", 10),
         ("silent", "nothing staged: the deadline passed while waiting for the manifest at '", 75),
@@ -433,7 +433,7 @@ struct HookTests {
         #expect(!FileStatus.exists(installed.container))
     }
 
-    /// A folder is missing where its disk is not mounted, or where `XDG_CONFIG_HOME` is another one.
+    /// A folder is missing if its disk is not mounted, or if `XDG_CONFIG_HOME` has changed.
     @Test func aMissingFolderOfRegistrationsForgetsNothing() async throws {
         var installed = try await Installed()
         try installed.world.publish(try packs())
@@ -460,7 +460,7 @@ struct HookTests {
         try installed.addOther("net.example.atlas")
         let file = installed.folder.appending("net.example.wallpaper.json")
         let registered = try #require(FileStatus(following: file)).changed
-        // Both times are whole seconds: a registration of the second in which a run ends counts as newer.
+        // Both times are whole seconds, so a registration from the second in which a run ends counts as newer.
         try await poll("no run ends later") {
             #expect(try await installed.run("prefetch", "--all").status == 0)
             return try #require(try installed.history()?.lastRun).endedAt > registered

@@ -6,14 +6,14 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Records of a container, and transfers, of another user who means no good.
+/// Records of a container, and transfers, of a hostile user.
 @Suite(.server, .directory)
 struct HostileRecordTests {
-    /// Escape sequences of C0 and C1, text that runs backwards, and a line of its own, in JSON.
+    /// Escape sequences of C0 and C1, right-to-left text, and a line break, in JSON.
     private static let hostile =
         #"\u001b]0;P\u0007\u001b[31m\u009b32m\u007f\u202e\u2066\nok: forged\n"#
 
-    /// Expects text that a terminal prints as it is, without a line that a value made.
+    /// Expects that a terminal prints the text literally, without a line that comes from a value.
     private func expectHarmless(
         _ text: String,
         at location: SourceLocation = #_sourceLocation
@@ -102,7 +102,7 @@ struct HostileRecordTests {
         #expect(!plan.output.contains("revision 7"))
     }
 
-    /// The names of one file are a user's to make without end, and take no space.
+    /// A user can make any number of names for one file, which take no space.
     @Test func linksOfOneManifestTakeNoMoreMemoryThanOne() async throws {
         let world = try await stagedWorld()
         let manifests = world.container.appending("manifest")
@@ -166,7 +166,7 @@ struct HostileRecordTests {
         }
     }
 
-    /// Numbers that calculations with them would overflow count as damage.
+    /// Numbers that would overflow in calculations count as damage.
     @Test(arguments: [Int64.max, 9_007_199_254_740_991, -1])
     func noNumberOfARecordEndsACommand(value: Int64) async throws {
         let world = try await stagedWorld()
@@ -187,7 +187,7 @@ struct HostileRecordTests {
             let ending = try await world.program.run(
                 arguments + ["--container", world.container.string]
             )
-            // 41 says that a record is damaged.
+            // Status 41 means that a record is damaged.
             #expect([0, 3, 41].contains(ending.status), "\(arguments): \(ending)")
         }
     }

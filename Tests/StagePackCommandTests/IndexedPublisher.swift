@@ -21,7 +21,7 @@ struct IndexedPublisher {
         store = world.directory.path.appending("store")
         let text = #"""
             {
-              // What Apple's tool reads.
+              // The members that Apple's tool reads.
               "assetPackID": "levels",
               "downloadPolicy": {"onDemand": {}},
               "fileSelectors": [{"directory": "."}],
@@ -31,7 +31,7 @@ struct IndexedPublisher {
         try world.directory.write(Array(text.utf8), to: recipe, durably: false)
     }
 
-    /// Writes files, in place of those that there are.
+    /// Writes files in place of the existing ones.
     func write(_ files: [String: [UInt8]]) throws {
         for (path, bytes) in files {
             let place = FilePath("\(tree)/\(path)")
@@ -43,7 +43,7 @@ struct IndexedPublisher {
     /// Returns the files of the tree.
     func files() throws -> StagedFiles { try StagedFiles(tree) }
 
-    /// Makes a pack of the tree and publishes it; returns the path of its index.
+    /// Packages the tree and publishes it; returns the path of its index.
     func package(
         version: Int,
         base: String? = nil,
@@ -67,7 +67,7 @@ struct IndexedPublisher {
         return report.file
     }
 
-    /// Serves the store, and a manifest that offers an index of it; `change` changes how the files of the store are sent.
+    /// Serves the store, and a manifest that offers an index from it; `change` modifies the responses for files of the store.
     func publish(
         _ index: String,
         version: Int,

@@ -9,7 +9,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Indexed packs from a recipe to a reader, with the program alone.
+/// Indexed packs from a recipe to a reader, tested only through the program.
 @Suite(.server, .directory)
 struct IndexedTests {
     @Test func aPackIsPackagedServedStagedAndUpdated() async throws {
@@ -41,7 +41,7 @@ struct IndexedTests {
         try await world.succeed("verify", "levels")
     }
 
-    /// A bundle comes in many ranges.
+    /// A bundle is downloaded in many ranges.
     @Test func linesNameEachFileOnce() async throws {
         let world = try World()
         let publisher = try IndexedPublisher(world)
@@ -111,12 +111,12 @@ struct IndexedTests {
                 + "all damage\n"
             #expect(text.error == warnings)
         }
-        // Without a base, the version has all that it needs.
+        // Without a base, the version contains all frames that it needs.
         let whole = try await world.program.run(package)
         #expect(whole.status == 0 && whole.error.isEmpty)
     }
 
-    /// Patches of several levels differ in size, and one that is there stays.
+    /// Patches of several levels differ in size, and an existing one stays.
     @Test func patchesHaveTheLevelOfTheCommandLine() async throws {
         struct Update: Decodable {
             var patch: String
@@ -134,7 +134,7 @@ struct IndexedTests {
         try publisher.write(["large": old])
         let first = try await publisher.package(version: 1)
         try publisher.write(["large": new])
-        // A set has each of them whole.
+        // A delta set contains each of the copies completely.
         for (name, copy) in nearCopies(of: content(200_000, 2), count: 4) {
             try publisher.write(["copy \(name)": copy])
         }
@@ -192,7 +192,7 @@ struct IndexedTests {
         #expect(try world.staged(try PackID("levels")) == publisher.files())
         let staged = try await world.succeed("load", "levels", "--file", "b")
         #expect(staged.hasSuffix("/content/b\n"))
-        // Files of versions that are offered no more go.
+        // Files of versions that are no longer offered are removed.
         try publisher.write(["b": [1]])
         _ = try await publisher.package(version: 2, base: first)
         try await world.succeed("fetch", "levels")
@@ -258,7 +258,7 @@ struct IndexedTests {
         let world = try World()
         let publisher = try IndexedPublisher(world)
         var random = SeededGenerator(seed: seed)
-        // Two trees that share half, taken in turns.
+        // Two trees that share half of their files, and alternate as versions.
         var trees: [StagedFiles] = []
         var indexes: [String] = []
         for number in 0...1 as ClosedRange<UInt64> {
@@ -304,8 +304,8 @@ struct IndexedTests {
                 }
             }
         }
-        // Six ranges of 4 MiB at most, or two of 2 MiB, were on their way each time, and never all of
-        // them were lost.
+        // Six ranges of at most 4 MiB, or two of 2 MiB, were in transit at each kill, and not all of their bytes were
+        // lost.
         let allowed = version * 16_000_000 + kills * (6 << 20)
         #expect(publisher.bytesSent < allowed, "\(publisher.bytesSent) for \(version) versions")
         try await world.succeed("fetch", "levels", "--quiet")
@@ -318,7 +318,7 @@ struct IndexedTests {
     }
 }
 
-/// Bytes that nothing compresses, the same each time.
+/// Incompressible bytes, the same in each run.
 private func content(_ count: Int, _ seed: UInt64) -> [UInt8] {
     var random = SeededGenerator(seed: seed)
     var bytes: [UInt8] = []

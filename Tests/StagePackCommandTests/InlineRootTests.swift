@@ -7,10 +7,10 @@ import StageTrust
 import SystemPackage
 import Testing
 
-/// Registrations that hold their root of trust themselves.
+/// Registrations that contain their root of trust.
 @Suite(.server, .directory)
 struct InlineRootTests {
-    /// A world whose registration holds the first root of the repository.
+    /// A world whose registration contains the first root of the repository.
     private func world() async throws -> SignedWorld {
         var world = try await SignedWorld()
         try world.publish(try .small(.aurora))
@@ -29,7 +29,7 @@ struct InlineRootTests {
         var world = try await world()
         try await world.succeed()
         #expect(try world.installed.staged() == ["aurora": 1])
-        // The keys of the registration hand over to others.
+        // The keys in the registration are replaced by others in a later root.
         let keys = world.repository.root.keys
         world.repository.root.keys = [try SigningKey()]
         world.repository.root.signers = keys + world.repository.root.keys
@@ -55,7 +55,7 @@ struct InlineRootTests {
         #expect(unsigned.status == 12, "\(unsigned)")
         world.repository = good
         try world.publish(try .small(.aurora, version: 2))
-        // The same root in a file has spaces and an order of its own.
+        // The same root in a file, with other spaces and another order of members.
         let text = String(decoding: world.repository.firstRoot, as: UTF8.self)
         let same = try await fetch(world, root: Array(" \(text)\n".utf8))
         #expect(same.status == 0, "\(same)")
@@ -145,7 +145,7 @@ struct InlineRootTests {
         try await world.succeed()
     }
 
-    /// Root metadata that its own keys did not sign is found before it is installed.
+    /// Root metadata that its own keys did not sign is detected before it is installed.
     @Test func aRootThatIsNotSignedIsFound() async throws {
         var world = try await world()
         let text = String(decoding: world.repository.firstRoot, as: UTF8.self)

@@ -7,11 +7,11 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// An application that is registered, on a machine with nothing else.
+/// A registered application on an otherwise empty machine.
 ///
-/// Run by root, which believes no path of its environment, the program sees a `/var/lib`, an `/etc` and a
-/// `/run` of the test's own, in a mount namespace. Else it works on a user's container and registrations,
-/// which its environment names.
+/// As root, which ignores paths in its environment, the program sees a `/var/lib`, an `/etc` and a `/run` of the test, in
+/// a mount namespace. Otherwise it uses a container and registrations of the user, which the environment
+/// names.
 struct Installed {
     var world: World
     /// The registration that the application's package installs.
@@ -39,10 +39,10 @@ struct Installed {
         try install()
     }
 
-    /// Makes the directories of a machine with nothing else, and returns the command that starts
-    /// `stagepack` there.
+    /// Creates the directories of an empty machine, and returns the command that starts `stagepack`
+    /// there.
     ///
-    /// What the machine's `/etc` has is there, too, by a link for each entry.
+    /// The entries of the machine's `/etc` are there, too, as links.
     private static func machine(in directory: Directory) throws -> [String] {
         for name in ["var-lib", "etc", "run", "outer-etc"] {
             _ = try directory.makeDirectory(FilePath(name))
@@ -81,7 +81,7 @@ struct Installed {
         world.program.asksDaemon = true
     }
 
-    /// Starts a stand-in for the daemon at ``socket``, which the program may ask; the caller stops it.
+    /// Starts a simulated daemon at ``socket``, which the program may use; the caller stops it.
     mutating func startTestDaemon() throws -> TestDaemon {
         allowDaemon()
         _ = try Directory.make(socket.removingLastComponent())
@@ -90,7 +90,7 @@ struct Installed {
         return daemon
     }
 
-    /// Puts the registration where the package puts it.
+    /// Writes the registration into the folder of packages.
     func install() throws {
         try write(registration.json(), to: "\(registration.application).json")
     }
@@ -103,7 +103,7 @@ struct Installed {
 
     /// Registers another application of the group, and serves its manifest and its packs.
     ///
-    /// A hook takes applications of one rank in the order of their names.
+    /// A hook processes applications of equal urgency in the order of their names.
     func addOther(_ name: String = "net.example.zoo", offering packs: [SamplePack] = []) throws {
         var other = registration
         other.application = try ApplicationID(name)
@@ -170,7 +170,7 @@ extension Installed {
         try write(other.json(), to: "a.broken.game.json")
     }
 
-    /// Writes an extension that is a program of Python's, and installs the registration that names it.
+    /// Writes an extension in Python, and installs a registration that names it.
     mutating func extend(with text: String) throws {
         let folder = try world.directory.makeDirectory("program")
         let path = folder.path.appending("choose")

@@ -8,8 +8,8 @@ import Testing
 
 @Suite(.apart, .server, .directory)
 struct InterruptionTests {
-    /// Serves 2 MiB of a pack of 8 and then nothing more, and runs the program; `body` runs when
-    /// bytes are in a part file.
+    /// Serves 2 MiB of a pack of 8 MiB and then stalls, and runs the program; `body` runs once bytes are in a
+    /// partial file.
     private func begin(
         _ arguments: [String],
         body: @escaping @Sendable (Program.Running) -> Void = { _ in }
@@ -53,7 +53,7 @@ struct InterruptionTests {
         #expect(ending.status == 75 && ending.output == "")
         #expect(world.masked(ending.error) == error)
         let why = try await world.succeed("why", "aurora")
-        // The deadline of a person says nothing about the pack, so it does not count.
+        // A deadline that a person chose is no fault of the pack, so it does not count.
         let runs = command == "prefetch" ? "1 run, " : ""
         let tried = "tried: \(runs)pack 'aurora': the deadline passed: 2.1 MB of 8.4 MB"
         #expect(why.contains(tried), "\(why)")

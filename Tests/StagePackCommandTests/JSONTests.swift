@@ -71,7 +71,7 @@ struct JSONTests {
         try JSONDecoder().decode(type, from: Data(text.utf8))
     }
 
-    /// Publishes a pack, one to be asked for, and one that the server does not have.
+    /// Publishes a pack, an on-demand pack, and a pack whose archive the server lacks.
     private func world() throws -> (World, [SamplePack]) {
         var world = try World()
         let ids = try ["aurora", "borealis", "corona"].map { try PackID($0) }
@@ -153,7 +153,7 @@ struct JSONTests {
         #expect(staged.packs.first?.error?.status == 75)
     }
 
-    /// Progress that is asked for is printed with '--quiet', too: in JSON every line is an object of the schema.
+    /// Requested progress is printed with '--quiet', too: in JSON every line is an object of the schema.
     @Test func askedProgressIsPrintedThoughQuiet() async throws {
         var world = try World()
         try world.publish(try .small(.aurora))
@@ -178,7 +178,7 @@ struct JSONTests {
         #expect(try await world.run("load", "aurora", "--quiet").error == "")
     }
 
-    /// The progress of each manifest of a run, also of what stalls; each pack's last line has all of its bytes.
+    /// Each manifest of a run has progress, even if a download stalls; the last line of each pack has all of its bytes.
     @Test func everyManifestOfARunHasItsProgress() async throws {
         var world = try World()
         let first = try SamplePack.large(.aurora, version: 1, mebibytes: 4)
@@ -210,7 +210,7 @@ struct JSONTests {
         let server = world.server
         let arguments = ["prefetch", "--progress", "json"] + container
         let ending = try await world.program.run(arguments) { _ in
-            // The manifests come one after the other, in the order of their applications.
+            // The manifests arrive one after the other, in the order of their applications.
             for (pack, gate) in zip([second, first], gates.reversed()) {
                 try await poll("'\(pack.path)' is not requested") {
                     !server.requests(for: pack.path).isEmpty

@@ -65,9 +65,9 @@ private struct Chain {
         return pack
     }
 
-    /// Runs the program, kills it at a random moment, and looks at what it left.
+    /// Runs the program, kills it at a random moment, and checks the remaining files.
     mutating func runAndKill() async throws {
-        // Early ones meet the download, late ones unpacking and publishing.
+        // Early kills interrupt the download, late ones unpacking and publishing.
         let limit = Bool.random(using: &random) ? 300 : 700
         let moment = Duration.milliseconds(Int.random(in: 0..<limit, using: &random))
         let kept = partSize(below: world.container.appending("downloads"))
@@ -87,8 +87,8 @@ private struct Chain {
             #expect(hasArrived)
         }
         if hasArrived {
-            // A run that is killed after publishing leaves the archive; the version after the next one is
-            // the same archive, which is to be counted anew.
+            // A run that is killed after publishing leaves the archive; the version after the next one has the same
+            // archive, whose bytes must be counted again.
             let downloads = try #require(
                 try Directory.open(world.container).directory("downloads")
             )
@@ -113,14 +113,14 @@ private struct Chain {
         return isNew
     }
 
-    /// Runs the program to its end, and expects nothing to be left of the runs before.
+    /// Runs the program to its end, and expects that no files of earlier runs remain.
     func finish() async throws {
         try await world.succeed("prefetch", "--quiet")
         #expect(try world.staged(try .aurora) == contents[versions % 2])
         try await world.succeed("gc", "--previous")
         for name in ["staging", "downloads"] { #expect(try world.names(in: name) == []) }
         #expect(try world.names(in: "generations/aurora").count == 1)
-        // Files about to be put in place are left for an hour: nothing tells that their process is dead.
+        // Temporary files are kept for an hour, since nothing shows that their process has ended.
         let manifests = try world.names(in: "manifest").filter { !$0.hasSuffix(".tmp") }
         #expect(manifests == ["net.example.wallpaper.json"])
     }

@@ -16,11 +16,11 @@ struct KilledStagingTests {
         case command
         case worker
         case daemon
-        /// The daemon and its workers, as where a machine fails.
+        /// The daemon and its workers together, as in a failure of the machine.
         case machine
     }
 
-    /// The bytes that may be sent twice for a kill: those that were on their way.
+    /// The bytes that may be sent twice for each kill, because they were in transit.
     private let lost = 3 << 20
 
     private static func number(_ name: String) -> Int? {
@@ -71,7 +71,7 @@ struct KilledStagingTests {
             let victim = try #require(Victim.allCases.randomElement(using: &random))
             try await kill(victim, in: world, after: moment)
             kills += 1
-            // Whole, and one of the two.
+            // The staged version is complete, and one of the two.
             let staged = try world.installed.staged()[world.pack] ?? 0
             #expect([version - 1, version].contains(staged))
             let verified = try await world.installed.run("verify", "--app", "net.example.wallpaper")
@@ -96,7 +96,7 @@ struct KilledStagingTests {
         return kills
     }
 
-    /// Runs a daemon, and a command beside it or a worker of what an earlier command wanted, and kills one of them.
+    /// Runs a daemon, and either a command or a worker for an earlier command's order, and kills one of them.
     private static func kill(
         _ victim: Victim,
         in world: StagingWorld,

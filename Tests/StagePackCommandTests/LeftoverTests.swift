@@ -65,7 +65,7 @@ struct LeftoverTests {
         #expect(try world.names(in: "downloads") == [])
     }
 
-    /// A file is in the place of an area, and the run leaves its pack.
+    /// A file replaces an area, and the run leaves the pack of the area unstaged.
     @Test func anAreaThatCannotBeReadEndsNoRunOfOtherPacks() async throws {
         var world = try World()
         let staged = try SamplePack.small(.aurora)

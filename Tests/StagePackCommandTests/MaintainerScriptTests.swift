@@ -3,7 +3,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// The maintainer scripts of the Debian package, with directories and programs of the test's in place of the machine's.
+/// The maintainer scripts of the Debian package, with directories and programs of the test instead of the machine's.
 @Suite(.directory)
 struct MaintainerScriptTests {
     private static let root = FilePath(#filePath).removingLastComponent().removingLastComponent()

@@ -118,7 +118,7 @@ struct ManifestEditTests: PublisherSuite {
         #expect(!lint.output.contains("metadata"), "\(lint)")
     }
 
-    /// Clients ask for a relative URL beside the manifest.
+    /// Clients resolve a relative URL against the manifest's.
     @Test func anArchiveThatIsElsewhereIsAWarning() async throws {
         try await publish("dist/a.tar")
         let added = try await add("dist/a.tar")
@@ -133,7 +133,7 @@ struct ManifestEditTests: PublisherSuite {
         #expect(lint.status == 0)
         #expect(lint.output.contains("packs[0].archive.url: 'a.tar' does not exist"), "\(lint)")
         #expect(try await run("manifest lint site/manifest.json --strict").status == 3)
-        // The published manifest has other neighbours than this copy, so none is checked.
+        // The published manifest has other files beside it than this copy, so none is checked.
         let elsewhere = "manifest lint site/manifest.json --manifest-url https://h.example/m.json"
         #expect(try await run(elsewhere).output == "")
         #expect(try await run("package recipe.json -o site/a.tar -q").status == 0)
@@ -196,7 +196,7 @@ struct ManifestEditTests: PublisherSuite {
         )
     }
 
-    /// A name that says another format than the file has misleads clients and people.
+    /// A name with the extension of another format misleads clients and people.
     @Test(arguments: ["a.zip", "a.7z", "a.tar.bz2"])
     func aFormatThatIsNotMadeIsRefused(name: String) async throws {
         try await publish("site/a.tar")

@@ -6,7 +6,7 @@ import Testing
 struct ManualTests {
     /// The names in the synopsis of a command.
     private struct Synopsis {
-        /// The options, as `--json` or `-o`.
+        /// The options, such as `--json` or `-o`.
         var options: Set<String> = []
         /// The options that may be given more than once.
         var repeated: Set<String> = []
@@ -18,7 +18,7 @@ struct ManualTests {
     private struct Option {
         /// The short name, if there is one, and the long name.
         var names: [String]
-        /// The heading above it.
+        /// The heading of the option's group.
         var heading: String
     }
 

@@ -137,7 +137,7 @@ struct MetricsTests {
         )
     }
 
-    /// A command that runs another one whose standard error is the journal, as far as it can tell.
+    /// A command that runs another one whose standard error appears to be the journal.
     private static let withJournal = [
         "/bin/sh", "-c", #"JOURNAL_STREAM=$(stat -Lc %d:%i /dev/fd/2) exec "$@""#, "sh",
     ]
@@ -155,7 +155,7 @@ struct MetricsTests {
         #expect(lines.last?.hasPrefix("<6>hint: ") ?? false)
     }
 
-    /// The text of an extension is a notice.
+    /// Output of an extension has the priority of a notice.
     @Test func aLineForTheJournalHasThePriorityOfItsLevel() async throws {
         var installed = try await Installed()
         try installed.world.publish(try Self.packs())

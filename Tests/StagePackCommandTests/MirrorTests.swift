@@ -80,7 +80,7 @@ struct MirrorTests {
         #expect(paths.map { world.server.requests(for: $0).count } == [1, 1, 1])
     }
 
-    /// A server without an entity tag, from which each request gets less than one before it, or more.
+    /// A server without an entity tag; each request gets fewer bytes than an earlier one, or more.
     @Test func bytesThatWereLostAreNoProgress() async throws {
         var world = try World()
         let sample = try SamplePack.large(.aurora, version: 1, mebibytes: 4)

@@ -14,7 +14,7 @@ enum ServedResource: String, CaseIterable {
     case bundle
     /// A part of a bundle, for `load --file`.
     case range
-    /// The delta set of an update, for `fetch`; what it does not give comes from bundles.
+    /// The delta set of an update, for `fetch`; missing content comes from bundles.
     case delta
     /// The patch of an update, for `fetch`; if the server has none, or another one, the content comes from bundles.
     case patch
@@ -23,7 +23,7 @@ enum ServedResource: String, CaseIterable {
     static let wholes: [ServedResource] = [.manifest, .archive, .index, .bundle]
 }
 
-/// The content of a resource, as a server that behaves has it.
+/// The content of a resource, as a correct server has it.
 struct Served: Sendable {
     let resource: ServedResource
     /// The path on the server.
@@ -32,13 +32,13 @@ struct Served: Sendable {
     /// Returns the server's URL of a path.
     let url: @Sendable (String) -> String
 
-    /// A correct answer with the content, with further header lines.
+    /// A correct response with the content, with further header lines.
     func correct(_ lines: String...) -> [UInt8] {
         let length = "Content-Length: \(content.count)"
         return Array(head("200 OK", [length] + lines).utf8) + content
     }
 
-    /// The content in chunks of these sizes, without the last, empty one.
+    /// The content in chunks of this size, without the last, empty chunk.
     func chunks(of size: Int, extension text: String = "") -> [UInt8] {
         stride(from: 0, to: content.count, by: size).flatMap { start in
             let piece = content[start..<min(start + size, content.count)]
@@ -48,7 +48,7 @@ struct Served: Sendable {
     }
 }
 
-/// The head of an answer.
+/// The head of a response.
 func head(_ status: String, _ lines: [String] = []) -> String {
     "HTTP/1.1 \(status)\r\n\(lines.map { "\($0)\r\n" }.joined())\r\n"
 }
@@ -63,15 +63,15 @@ enum RunOutcome: Equatable {
 
 /// A class of failures, which has an exit status for each resource.
 enum FailureClass {
-    /// There was no answer, or not all of it.
+    /// The response is missing or incomplete.
     case request
-    /// The answer is a refusal, or not acceptable.
+    /// The response is a refusal, or not acceptable.
     case refused
     /// The content differs.
     case wrong
-    /// The answer is another's page.
+    /// The response is a login page of another server.
     case portal
-    /// The time was up.
+    /// The deadline passed.
     case late
 
     /// The exit status of a run for a resource.
@@ -100,17 +100,17 @@ enum FailureClass {
 /// A misbehaviour of a server, and the expected outcome of the program.
 struct Misbehaviour: Sendable {
     let name: String
-    /// The resources that it is tried on.
+    /// The resources with which it is tested.
     var resources = ServedResource.documents
-    /// The outcome, where ``exceptions`` has none for the resource.
+    /// The outcome, unless ``exceptions`` has one for the resource.
     let outcome: RunOutcome
     var exceptions: [ServedResource: RunOutcome] = [:]
     /// Further options of the command.
     var options = ["--attempts", "1"]
-    /// Returns the answers to the requests for the resource, in order; the last repeats.
+    /// Returns the responses to the requests for the resource, in order; the last one repeats.
     let answers: @Sendable (Served) -> [Answer]
 
-    /// A server that answers like this.
+    /// A server with these responses.
     static func answers(
         _ name: String,
         _ outcome: RunOutcome,
@@ -119,7 +119,7 @@ struct Misbehaviour: Sendable {
         Misbehaviour(name: name, outcome: outcome, answers: answers)
     }
 
-    /// A server whose answers a script writes.
+    /// A server whose responses a script writes.
     static func script(
         _ name: String,
         _ outcome: RunOutcome,
@@ -153,7 +153,7 @@ struct Misbehaviour: Sendable {
         }
     }
 
-    /// The misbehaviour tried on other resources.
+    /// The same misbehaviour, tested with other resources.
     func on(_ resources: [ServedResource]) -> Misbehaviour {
         var copy = self
         copy.resources = resources
@@ -174,13 +174,13 @@ struct Misbehaviour: Sendable {
         return copy
     }
 
-    /// The rows of the catalogue that it stands for.
+    /// The rows of the catalogue for this misbehaviour.
     var rows: [MisbehaviourRow] {
         resources.map { MisbehaviourRow(misbehaviour: self, resource: $0) }
     }
 }
 
-/// A misbehaviour tried on one resource.
+/// A misbehaviour tested with one resource.
 struct MisbehaviourRow: Sendable, CustomTestStringConvertible {
     let misbehaviour: Misbehaviour
     let resource: ServedResource
@@ -191,7 +191,7 @@ struct MisbehaviourRow: Sendable, CustomTestStringConvertible {
     var outcome: RunOutcome {
         if let exception = misbehaviour.exceptions[resource] { return exception }
         return switch (resource, misbehaviour.outcome) {
-        // Nothing that is wrong with a delta set or a patch is an error.
+        // A faulty delta set or patch is never an error.
         case (.delta, _), (.patch, _): .right
         case (_, let outcome): outcome
         }

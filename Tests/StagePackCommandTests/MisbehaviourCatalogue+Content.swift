@@ -1,6 +1,6 @@
 import StageTesting
 
-// Ways in which servers misbehave, by the content that they give and by the version that it is of.
+// Misbehaviours of servers in the content that they send, or in its version.
 
 extension Misbehaviour {
     static let contents: [Misbehaviour] =
@@ -55,7 +55,7 @@ extension Misbehaviour {
             .on([.manifest, .archive, .index]),
         ] + texts
 
-    /// Texts in the place of a manifest.
+    /// Texts instead of a manifest.
     private static let texts: [Misbehaviour] =
         [
             ("UTF-16", [0xFF, 0xFE], "UTF-8"), ("Latin-1", Array("\"".utf8) + [0xE4], "UTF-8"),
@@ -109,7 +109,7 @@ extension Misbehaviour {
             },
         ]
 
-    /// Wrong answers to requests for a part; without `Range` the server behaves.
+    /// Wrong responses to range requests; without `Range` the server is correct.
     static let ranges: [Misbehaviour] =
         [
             .part("the whole", "200 OK", nil),
@@ -146,7 +146,7 @@ extension Misbehaviour {
             .on([.range])
         ]
 
-    /// Servers whose content changes between the requests for it.
+    /// Servers whose content changes between two requests.
     static let versions: [Misbehaviour] = [
         .answers("changes under another tag", .right) { served in
             let other = noise(served.content.count, seed: 4)
@@ -182,7 +182,7 @@ extension Misbehaviour {
         .with("--attempts", "3").on([.archive, .index, .bundle]),
     ]
 
-    /// Servers that keep a command waiting, with the words that name the place.
+    /// Servers that delay a command, with the words of the message for the place.
     static let delays: [Misbehaviour] = [
         .script("never answers", .fails(.request, "stalled for 60 seconds")) { wire, _ in
             wire.waitForEnd()
@@ -215,7 +215,7 @@ extension Misbehaviour {
 }
 
 extension Misbehaviour {
-    /// A server that answers a request for a part like this.
+    /// A server with this response to a range request.
     fileprivate static func part(
         _ name: String,
         _ status: String,
@@ -243,7 +243,7 @@ extension Misbehaviour {
 }
 
 extension Wire {
-    /// The part that the request asks for; `nil` for all.
+    /// The requested range; `nil` for the whole content.
     fileprivate func part(of served: Served) -> Range<Int>? {
         guard let start = request.rangeStart, start < served.content.count else { return nil }
         return start..<min((request.rangeEnd ?? .max - 1) + 1, served.content.count)

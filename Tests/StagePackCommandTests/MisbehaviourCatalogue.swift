@@ -1,9 +1,9 @@
 import StageTesting
 
-// The ways in which servers misbehave, by the part of HTTP that they break.
+// Misbehaviours of servers, by the part of HTTP that they violate.
 
 extension Misbehaviour {
-    /// Every way that ends by itself.
+    /// Every misbehaviour that ends without a timeout of minutes.
     static let catalogue: [Misbehaviour] =
         connections + heads + statusLines + statuses + pauses + redirects + lengths + chunks
         + encodings + contents + harmless + ranges + versions
@@ -150,7 +150,7 @@ extension Misbehaviour {
             },
         ]
 
-    /// Servers that ask to be left alone.
+    /// Servers that ask clients to wait before the next request.
     private static let pauses: [Misbehaviour] =
         [
             ("120", "in 120 seconds"), ("3600", "in 60 minutes"), ("0", "later"),
@@ -291,7 +291,7 @@ extension Misbehaviour {
             Array("\r\n\r\n".utf8)
         },
         .chunked("lacks the last chunk", .fails(.request, "closed")) { $0.chunks(of: 100) }
-            // All of its frames have arrived.
+            // By then, all frames have been received.
             .except(.bundle, .right).on([.manifest, .index, .bundle]),
         .chunked("lacks line ends", .fails(.request, "malformed chunked response")) { served in
             Array("5\r\n".utf8) + served.content.prefix(5) + Array("5\r\nabcde0\r\n\r\n".utf8)

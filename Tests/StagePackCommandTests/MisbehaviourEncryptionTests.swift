@@ -7,7 +7,7 @@ import StagingService
 import SystemPackage
 import Testing
 
-/// Servers that misbehave below HTTP, proxies that do, and addresses at which no server is.
+/// Servers and proxies that misbehave below HTTP, and addresses without a server.
 @Suite(.waiting, .server, .directory, .timeLimit(.minutes(5)))
 struct MisbehaviourEncryptionTests {
     /// Misbehaviours of a server on an encrypted port, with the message of the program.
@@ -23,13 +23,13 @@ struct MisbehaviourEncryptionTests {
         case reset
         case downgrade
 
-        /// The text that standard error contains; `nil` for a run that succeeds.
+        /// Text of standard error; `nil` for a run that succeeds.
         fileprivate var words: String? {
             switch self {
             case .selfSigned: "is not signed by an authority that this machine trusts"
             case .tls1: "the other side has no TLS version that this machine allows"
             case .truncated: "bytes missing"
-            // libcurl takes the end of the connection for the end of the body: the manifest tells.
+            // libcurl treats the end of the connection as the end of the body, so the manifest is incomplete.
             case .truncatedWithoutLength: "not JSON"
             case .endsWithoutNotice: nil
             case .plain, .garbage: "responded without TLS"
@@ -132,7 +132,7 @@ struct MisbehaviourEncryptionTests {
         #expect(ending.error.utf8.count < 2000)
     }
 
-    /// URLs that no manifest or registration may have, either.
+    /// URLs that are not permitted in a manifest or a registration, either.
     @Test(arguments: [
         ("https://[fe80::1%25lo]:1/m", "an IP address, found '[fe80::1%25lo]'"),
         ("https://127.0.0.1:99999/m", "a port up to 65535"),
@@ -178,7 +178,7 @@ struct MisbehaviourEncryptionTests {
     }
 }
 
-/// Servers that misbehave towards a worker of the daemon's.
+/// Servers that misbehave towards a worker of the daemon.
 @Suite(.waiting, .server, .directory, .timeLimit(.minutes(10)))
 struct MisbehaviourDaemonTests {
     private static func rows(_ names: Set<String>) -> [MisbehaviourRow] {

@@ -6,7 +6,7 @@ import Testing
 /// time and memory.
 @Suite(.waiting, .server, .directory, .timeLimit(.minutes(10)))
 struct MisbehaviourTests {
-    /// Keeps as many rows from running at once as would take each other's time.
+    /// Limits the number of concurrent rows, so that they do not delay each other.
     private static let turnstile = Turnstile(width: 6)
 
     @Test(arguments: Misbehaviour.catalogue.flatMap(\.rows))
@@ -45,7 +45,7 @@ actor Turnstile {
 
     init(width: Int) { free = width }
 
-    /// Runs `body` when its turn has come.
+    /// Runs `body` once fewer than the limited number of tasks work.
     nonisolated func pass(_ body: @Sendable () async throws -> Void) async throws {
         await enter()
         do {

@@ -6,7 +6,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Three versions of an indexed pack as a server has them, made once for all tests.
+/// Three versions of an indexed pack on a server, which are made once for all tests.
 struct IndexedContent: Sendable {
     /// One version of the pack: its manifest and its index.
     struct Version: Sendable {
@@ -97,7 +97,7 @@ struct IndexedContent: Sendable {
 struct MeasuredRun {
     var ending: Program.Ending
     var duration: Duration
-    /// The most memory that a process of it had, in bytes.
+    /// The peak memory of one of its processes, in bytes.
     var memory: Int
 }
 
@@ -111,7 +111,7 @@ struct MisbehaviourWorld {
     private let pack: PackID
     private let file: [UInt8]
 
-    /// Publishes what a resource is a part of, and has the server misbehave for it.
+    /// Publishes the packs with the resource, and lets the server misbehave for it.
     init(_ row: MisbehaviourRow) async throws {
         world = try World()
         resource = row.resource
@@ -164,7 +164,7 @@ struct MisbehaviourWorld {
         }
     }
 
-    /// Ends with the status of the program that it runs, after writing down the most memory that it had.
+    /// Runs a program, records its peak memory, and ends with its status.
     private static let meter = """
         import os, resource, sys
         status = os.spawnv(os.P_WAIT, sys.argv[2], sys.argv[2:])
@@ -190,15 +190,15 @@ struct MisbehaviourWorld {
         )
     }
 
-    /// Checks what a run came to: the content, or a message that names the cause, the place and the one
-    /// thing to do.
+    /// Checks the outcome of a run: the content, or a message that names the cause, the place and one thing
+    /// to do.
     func expect(_ outcome: RunOutcome, of run: MeasuredRun, _ row: MisbehaviourRow) throws {
         let ending = run.ending
         let comment = Comment(rawValue: "\(row.testDescription): \(ending)")
         #expect(run.memory <= Program.memoryLimit, comment)
         switch outcome {
         case .right:
-            // A warning tells that another way was taken.
+            // A warning says that another transfer was used.
             let isQuiet = ending.error == "" || resource == .patch || resource == .delta
             #expect(ending.status == 0 && isQuiet, comment)
             if resource == .range {

@@ -88,7 +88,7 @@ struct MissingFilesTests {
         #expect(try await world.succeed("info", "aurora").contains(info.directory))
     }
 
-    /// The directory of a site belongs to its publisher: no advice is to remove it.
+    /// The directory of a site belongs to its publisher, so no hint suggests to remove it.
     @Test(arguments: [true, false])
     mutating func aDirectoryInThePlaceOfAManifestIsNotToBeRemoved(hasManifest: Bool) async throws {
         let site = try world.directory.makeDirectory("site")

@@ -5,7 +5,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Questions after words that were misspelt, and command lines that cannot be parsed.
+/// Suggestions for misspelt words, and command lines that cannot be parsed.
 @Suite(.server, .directory)
 struct MisspeltWordTests {
     private struct Failure: Decodable, Equatable {
@@ -150,7 +150,7 @@ struct MisspeltWordTests {
         #expect(json.output.contains("\"similarPack\" : \"aurora\""), "\(json)")
     }
 
-    /// The parser's own faults, options that cannot be combined among them.
+    /// Faults that the parser reports itself, such as options that cannot be combined.
     @Test(arguments: [
         (["plan", "--jsn"], "Unknown option '--jsn'. Did you mean '--json'?"),
         (["fetch"], "expected the packs, or --manifest-only."),

@@ -6,7 +6,7 @@ import Testing
 /// A name server that never answers: the program runs in namespaces of its own, which takes root.
 @Suite(.apart, .directory, .mountNamespace)
 struct NameLookupTests {
-    /// Runs the program with a resolver that takes minutes to give up; the status is 124 if it does not end before.
+    /// Runs the program with a resolver that takes minutes to fail; the status is 124 if the program does not end before.
     private func run(_ arguments: String...) async throws -> Program.Ending {
         let directory = try TemporaryDirectory.required()
         let settings = "nameserver 127.0.0.1\noptions timeout:30 attempts:5\n"
@@ -25,7 +25,7 @@ struct NameLookupTests {
         return try await program.run(["prefetch"] + arguments + source + container)
     }
 
-    /// Keeps a socket of the name server open, from which nothing is read, and becomes the program.
+    /// Opens a socket as the name server, from which nothing is read, and executes the program.
     private static let server = """
         import os, socket, sys
         listener = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

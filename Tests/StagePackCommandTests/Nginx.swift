@@ -4,7 +4,7 @@ import Subprocess
 import SystemPackage
 import Testing
 
-/// nginx as Debian builds it, on loopback, for as long as a function runs.
+/// nginx from its Debian package, on loopback, while a function runs.
 struct Nginx {
     /// The URL of the served directory.
     let baseURL: String
@@ -51,7 +51,7 @@ struct Nginx {
         s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1], end="")'
         """
 
-    /// Ends when nginx has bound its port: only its master goes into the background.
+    /// Starts nginx, and ends once it has bound its port: the master process continues in the background.
     private static let start = """
         set -e
         cd "$1"
@@ -82,7 +82,7 @@ struct Nginx {
         }
         """
 
-    /// Ends when nginx is gone.
+    /// Stops nginx, and ends once it has ended.
     private static let stop = """
         pid=$(cat "$1/nginx.pid") || exit 0
         kill "$pid"

@@ -6,8 +6,8 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Fifos, devices, links and the like where a container has its records: every command ends, and says what
-/// is wrong.
+/// FIFOs, devices, links and the like in the place of a container's records: every command ends, and reports
+/// what is wrong.
 @Suite(.server, .directory)
 struct OddFileTests {
     /// The kind of entry in the place of an expected file.
@@ -51,7 +51,7 @@ struct OddFileTests {
             .replacing("/D.", with: "/\(digest).")
     }
 
-    /// Runs a command on the container, at most half a minute; the status is 137 then.
+    /// Runs a command on the container for at most half a minute; the status is 137 if it takes longer.
     private func run(_ arguments: String...) async throws -> Program.Ending {
         var program = world.program
         program.wrapper = [
@@ -101,7 +101,7 @@ struct OddFileTests {
     /// Missing files of a generation are staged again.
     @Test(arguments: ["G/pack.json", "G/files", "G/lease", "G/index"], Oddity.allCases)
     func repairReplacesAGenerationWithOddFiles(name: String, oddity: Oddity) async throws {
-        // A large lease is as good as a small one, and the index is only compared when it is used.
+        // A large lease is valid, and the index is compared only when it is used.
         if oddity == .sparse, name == "G/lease" || name == "G/index" { return }
         try await make()
         try await place(oddity, at: try path(of: name))
@@ -113,7 +113,7 @@ struct OddFileTests {
         try await world.succeed("doctor")
     }
 
-    /// The advice for the record of the container holds.
+    /// Following the hint repairs the record of the container.
     @Test func aDamagedRecordOfTheContainerIsMadeAnewAsTold() async throws {
         try await make()
         try await place(.fifo, at: "container.json")
@@ -148,7 +148,7 @@ struct OddFileTests {
             let ending = try await program.run(
                 [command] + names + source + ["--container", world.container.string]
             )
-            // The pack is pinned; what counts is that it was come to.
+            // The pack is pinned; the test only requires that the command processed it.
             #expect([0, 43].contains(ending.status), "\(command): \(ending)")
         }
         try await world.succeed("doctor")

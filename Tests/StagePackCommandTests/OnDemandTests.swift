@@ -130,7 +130,7 @@ struct OnDemandTests {
         #expect(unknown == .fetchFailed(try PackID("borealis"), words))
     }
 
-    /// The obstacles that a pack or a manifest meets.
+    /// The reasons for which a pack or a manifest is unavailable.
     enum Obstacle: CaseIterable {
         case server, login, refusal, otherContent, noArchive, space
         case manifestServer, manifestLogin, manifestContent, noPack
@@ -267,7 +267,7 @@ struct OnDemandTests {
         try await store.fetchManifest()
         #expect(try await store.removeObsoletePacks() == [try .aurora])
         #expect(try store.stagedPacks() == [])
-        // The store holds it as long as it lives.
+        // The store keeps the lease as long as it exists.
         #expect(try StagedFiles(FilePath(url.path)) == StagedFiles(try .small(.aurora)))
     }
 }

@@ -142,13 +142,13 @@ struct OutputSchemaTests {
     }
 }
 
-/// The schema of what commands print, and a validator of the keywords that it has.
+/// The schema of the commands' output, and a validator for the keywords that it uses.
 struct OutputSchemas {
     /// The directory of the repository.
     static let sources = FilePath(#filePath).removingLastComponent().removingLastComponent()
         .removingLastComponent()
 
-    /// The definitions that do not list members of the control protocol, which has its own description.
+    /// The definitions that do not list the members of the control protocol, which has a separate description.
     private static let open = ["Task", "tasks-add", "watch"]
 
     private let definitions: JSONTree
@@ -210,7 +210,7 @@ struct OutputSchemas {
                     if let definition = keyword.value[member.name] {
                         found += try faults(of: member.value, definition, place)
                     } else if !isOpen {
-                        // Readers ignore members that they do not know, but each that is printed has to be in the schema.
+                        // Readers ignore unknown members, but the schema must contain each printed one.
                         found.append("\(place): unknown")
                     }
                 }

@@ -7,14 +7,14 @@ import StageTrust
 import SystemPackage
 import Testing
 
-/// Manifests in a format of the application's own: what they do for the application, and that they do nothing to the other
+/// Manifests in a format of the application: their effects for the application, and that they do not affect the other
 /// applications of the group.
 @Suite(.server, .directory, .mountNamespaceIfRoot)
 struct OwnFormatTests {
     private static let news = "net.example.news"
     private static let events: Set<InstallationEvent> = [.firstInstallation, .subsequentUpdate]
 
-    /// An extension that reads a manifest of words: the name of a file, its URL and its size.
+    /// An extension that reads a manifest of three words: the name of a file, its URL and its size.
     private static let reader = """
         print("the manifest is read", file=sys.stderr)
         if message["kind"] == "downloads":
@@ -163,7 +163,7 @@ struct OwnFormatTests {
         let place = installed.container.string
         _ = try await succeed(installed, "gc", "--previous", "--container", place)
         #expect(try installed.staged().count == 4)
-        // Essential packs and those that are kept are more than the quota.
+        // The essential and the kept packs exceed the quota.
         let refused = try await installed.run("gc", "--quota", "0", "--container", place)
         #expect(refused.status == 40, "\(refused)")
         #expect(try installed.staged().count == 4)
@@ -174,7 +174,7 @@ struct OwnFormatTests {
         #expect(try installed.staged() == ["gazette": 1, "title": 1])
         #expect(hasNews(installed))
 
-        // A pack that needs the room of another one has it.
+        // A pack that needs the space of another one evicts it.
         let fetched = try await installed.run("fetch", "rare", "--app", "net.example.wallpaper")
         #expect(fetched.status == 0, "\(fetched)")
         other.quota = ByteCount(Int64(3 * 36_600))
@@ -254,14 +254,14 @@ struct OwnFormatTests {
         serve(try manifest(revision: 2), installed)
         let back = try await update()
         #expect(back.status == 0, "\(back)")
-        // Within one format the revision counts as before.
+        // Within one format, revisions are compared as before.
         serve(try manifest(revision: 1), installed)
         let older = try await update()
         #expect(older.status == 12, "\(older)")
         #expect(older.error.contains("it went back from revision 2 to revision 1"), "\(older)")
     }
 
-    /// A run that finds its manifest in the container reads it as the registration says.
+    /// A run that finds its manifest in the container reads it in the format of the registration.
     @Test func aContainerAloneDoesNotHoldAnApplicationToItsFormerFormat() async throws {
         var installed = try await newsApplication()
         let place = installed.container.string
@@ -280,7 +280,7 @@ struct OwnFormatTests {
         }
     }
 
-    /// Restrictions do not bind again an application that has loaded a pack before it changed its format.
+    /// If an application has loaded a pack before it changed its format, the restrictions before the first launch do not apply again.
     @Test func anApplicationThatHasLoadedAPackStaysLaunched() async throws {
         let (installed, _) = try await group()
         _ = try await succeed(installed, "load", "gazette", "--app", Self.news)
@@ -291,7 +291,7 @@ struct OwnFormatTests {
     }
 }
 
-/// Signed manifests in a format of the application's own.
+/// Signed manifests in a format of the application.
 @Suite(.server, .directory, .mountNamespaceIfRoot)
 struct SignedOwnFormatTests {
     /// A world that has changed from a signed manifest in StagePack's format to a signed text.
@@ -318,7 +318,7 @@ struct SignedOwnFormatTests {
         try await world.succeed()
         try sign("another text", &world)
         try await world.succeed()
-        // Versions of the metadata protect a text that has no revision.
+        // The versions of the metadata protect a text without a revision.
         for (path, bytes) in old {
             world.server.answer("/signed/metadata/\(path)", with: .content(bytes))
         }

@@ -47,7 +47,7 @@ struct PackRecordTests: PublisherSuite {
         return String(try #require(name).output)
     }
 
-    /// Runs the command of a hint, in the words that a shell makes of it.
+    /// Runs the command of a hint, with the arguments that a shell parses.
     private func follow(_ ending: Program.Ending) async throws -> Program.Ending {
         let words = try await HintedCommand.words(in: ending.error)
         return try await program.run(words)

@@ -3,10 +3,10 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// The script that package managers run, with a program and a configuration file of the test's.
+/// The script that package managers run, with a program and a configuration file of the test.
 @Suite(.server, .directory)
 struct PackageHookTests {
-    /// The program notes the limit of the `timeout` that started it, and its own deadline.
+    /// The program records the limit of the `timeout` that started it, and its deadline.
     private static let program = """
         #!/bin/sh
         limit=$(tr '\\0' ' ' </proc/$PPID/cmdline | cut -d ' ' -f 3)
@@ -53,7 +53,7 @@ struct PackageHookTests {
                 if line.hasPrefix("program=") { return "program=\(path)/program" }
                 if line.hasPrefix("settings=") { return "settings=\(path)/settings" }
                 if line.hasPrefix("PATH=") { return "PATH=\(path)/bin:$PATH" }
-                // No timer of this machine's is started, and no policy of it is asked.
+                // The timer and the policy of this machine are not used.
                 if line.hasPrefix("[ -d /run/systemd/system ]") {
                     return startsTimer ? "" : "exit 0"
                 }
@@ -83,8 +83,8 @@ struct PackageHookTests {
         #expect(!FileStatus.exists(world.directory.path.appending("log")))
     }
 
-    /// The timer's service is started if the timer is enabled and no policy forbids it, and a program that does not answer
-    /// holds up no package manager.
+    /// The timer's service is started if the timer is enabled and no policy forbids it, and a program that hangs
+    /// delays no package manager.
     @Test(
         arguments: [
             ("exit 0", nil, ["is-enabled", "start"]),
@@ -133,7 +133,7 @@ struct PackageHookTests {
         for (numbers, limit) in zip(numbers, row.limits) {
             #expect(numbers.first.map(limit.contains) ?? false, "\(log)")
         }
-        // The program gets what the removal has left of the deadline.
+        // The run gets the part of the deadline that the removal did not use.
         if row.removal > 0 {
             #expect(numbers.last?.last.map { $0 + 10 } == numbers.last?.first, "\(log)")
         }

@@ -323,7 +323,7 @@ struct PackageTests: PublisherSuite {
 
     @Test func anInterruptedArchiveLeavesNothing() async throws {
         try write("recipe.json", recipe(#"{"file": "large"}"#))
-        // Takes longer than any delay of this test, and no room.
+        // This file takes longer to read than any delay of this test, and no disk space.
         try directory.file(creating: "large").truncate(to: 1 << 40)
         let folder = directory
         let ending = try await program.run(["package", "recipe.json"]) { running in
@@ -370,7 +370,7 @@ struct PackageTests: PublisherSuite {
         #expect(try await program.run(lint + ["--offline"]).status == 75)
     }
 
-    /// Archives with the same fault are one finding for people.
+    /// Archives with the same fault are reported to people as one finding.
     @Test func lintNamesEachCauseOnce() async throws {
         let server = TestServer.current
         let pack = try SamplePack.small(.aurora)

@@ -3,13 +3,13 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Scripts of the packaging guide and of the image, run with programs of the test's in place of `stagepack` and `apt-get`.
+/// Scripts of the packaging guide and of the image, with programs of the test instead of `stagepack` and `apt-get`.
 @Suite(.directory)
 struct PackagingScriptTests {
     private static let root = FilePath(#filePath).removingLastComponent().removingLastComponent()
         .removingLastComponent()
 
-    /// Runs a script with `sh -e`, and returns its end.
+    /// Runs a script with `sh -e`, and returns its status and output.
     private func run(
         _ script: String,
         _ arguments: [String] = [],
@@ -27,7 +27,7 @@ struct PackagingScriptTests {
         return try await program.run(arguments)
     }
 
-    /// The part of a maintainer script that the guide has.
+    /// The lines of a maintainer script in the guide.
     private func guideScript() throws -> String {
         let guide = try text(of: Self.root.appending("docs/guides/packaging.md"))
         let start = try #require(guide.firstRange(of: "```sh\nif [ \"$1\" = configure ]"))

@@ -4,7 +4,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Paths that are not UTF-8: Swift's strings mend them, and a mended path is another one.
+/// Paths that are not UTF-8: Swift's strings would replace the invalid bytes, and so name another file.
 @Suite(.server, .directory)
 struct PathEncodingTests {
     /// Runs a shell in the test's directory, where `$N` is a name that is not UTF-8 and `$P` the program.
@@ -58,7 +58,7 @@ struct PathEncodingTests {
 
     @Test(arguments: ["HOME", "XDG_DATA_HOME"])
     func aVariableThatIsNotUTF8IsRefused(_ name: String) async throws {
-        // Root has the system's containers, and another user has these.
+        // Root's programs use the system's containers, those of another user the user's.
         let user = geteuid() == 0 ? "setpriv --reuid=61234 --regid=61234 --clear-groups " : ""
         let ending = try await run(
             "chmod 777 .; \(name)=$PWD/$N \(user)$P prefetch $M"

@@ -5,7 +5,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Runs that a person pauses and resumes: they make a new plan for the packs that they have not staged.
+/// Runs that a person pauses and resumes: after that, they make a new plan for the packs that are not staged yet.
 @Suite(.apart, .server, .directory, .timeLimit(.minutes(10)))
 struct PausedRunTests {
     private static let application = "net.example.wallpaper"
@@ -61,7 +61,7 @@ struct PausedRunTests {
         #expect(!FileStatus.exists(other))
     }
 
-    /// The allowance is for two of three packs, and the first one has taken its part before the pause.
+    /// The allowance permits two of three packs, and the first one was downloaded before the pause.
     @Test func aResumedRunKeepsToItsAllowance() async throws {
         var installed = try await Installed()
         let first = try SamplePack.small(try PackID("first"))

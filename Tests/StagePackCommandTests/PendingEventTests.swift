@@ -16,7 +16,7 @@ struct PendingEventTests {
 
     /// The run that is killed.
     struct Run: Sendable, CustomTestStringConvertible {
-        /// Set if a pack is staged before, so that the run is for an update.
+        /// `true` if a pack is staged before, so that the run is for an update.
         var isUpdate: Bool
         var options: [String]
 
@@ -66,7 +66,7 @@ struct PendingEventTests {
         #expect(try installed.history()?.pending == [])
     }
 
-    /// The manifest is larger than the space that is left for it and for the history.
+    /// The manifest is larger than the remaining space for it and the history.
     @Test(arguments: [true, false])
     func aPeriodicRunCompletesOneThatFoundNoSpaceForTheManifest(isUpdate: Bool) async throws {
         var world = try World()

@@ -6,7 +6,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// A plan says what the run does: the bytes that it transfers, and what goes.
+/// A plan predicts the run: the transferred bytes, and the evicted packs.
 @Suite(.server, .directory)
 struct PlanTests {
     private struct Output: Decodable {
@@ -121,7 +121,7 @@ struct PlanTests {
         #expect(plan.error.contains("not enough space"), "\(plan)")
     }
 
-    /// An installation is assumed although neither the disk of the simulation nor the quota has space for it.
+    /// The simulation assumes an installation, although neither its disk nor the quota has space for it.
     @Test(.mountNamespace, arguments: ["update", "periodic"])
     func anInstallationThatDoesNotFitHereIsAssumed(event: String) async throws {
         var installed = try await Installed()
@@ -143,7 +143,7 @@ struct PlanTests {
         #expect(ending.output.contains("staged and up to date"), "\(ending)")
     }
 
-    /// Generations that go when the packs are staged are in the plan like those that make room before.
+    /// Generations that are removed after the packs are staged are in the plan, like those that are evicted before.
     @Test(.mountNamespace)
     func whatGoesByTheQuotaIsPlanned() async throws {
         var installed = try await Installed()

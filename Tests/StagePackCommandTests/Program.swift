@@ -36,7 +36,7 @@ struct Program {
         func children() throws -> [pid_t] {
             let threads = try Directory.open(FilePath("/proc/\(process.value)/task"))
             return try threads.entries().flatMap { thread in
-                // A thread that has ended meanwhile has none.
+                // A thread that has ended meanwhile has no children.
                 let path = threads.path.appending("\(thread.name)/children")
                 return ((try? text(of: path)) ?? "").split(separator: " ").compactMap { pid_t($0) }
             }
@@ -54,11 +54,11 @@ struct Program {
         get throws { try BuiltProgram.path(of: "stagepack") }
     }
 
-    /// Variables beside `PATH` and `HOME`: nothing of the tests' own environment is passed on.
+    /// Variables in addition to `PATH` and `HOME`: the environment of the tests is not passed on.
     var environment: [String: String] = [:]
     /// `true` if the program may use a daemon: the system's, unless the environment names another one.
     var asksDaemon = false
-    /// A program and the arguments before those of `stagepack`, where another one is to start it.
+    /// A program, with its arguments, that starts `stagepack`; empty if the tests start it directly.
     var wrapper: [String] = []
 
     /// Runs the program with the arguments until it ends; `body` watches it meanwhile.
