@@ -10,7 +10,7 @@ struct ProgramStartTests {
     /// The programs that root runs.
     private static let programs: [FilePath.Component] = ["stagepack", "stagepackd"]
 
-    /// Starts a program with a stack of each size: with the smallest it ends before it begins.
+    /// Starts a program with stacks of increasing sizes: with the smallest, it ends before its main function.
     private static let starve = """
         import os, resource, subprocess, sys
         program, statuses = sys.argv[1], []
@@ -39,7 +39,7 @@ struct ProgramStartTests {
         #expect(!FileStatus.exists(mark))
     }
 
-    /// GnuTLS, which libcurl may bring along, reads this file before `main`: it would wait for the fifo.
+    /// GnuTLS, which libcurl may load, reads this file before `main`: it would block at the FIFO.
     @Test(arguments: programs)
     func noLibraryReadsAFileOfTheCallersBeforeTheProgramBegins(
         name: FilePath.Component

@@ -4,7 +4,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Other processes that hold on to what a publisher works with.
+/// Other processes that lock or keep open the files of a publisher.
 @Suite(.server, .directory)
 struct PublisherLockTests {
     private let world: World
@@ -33,7 +33,7 @@ struct PublisherLockTests {
         return (manifest, add + ["--pack-version", "1"])
     }
 
-    /// Opens a file or directory as one that may read it does, and takes every lock on it that there is.
+    /// Opens a file or directory as a process with read access can, and takes all kinds of locks on it.
     private func hold(_ path: FilePath) throws -> FileDescriptor {
         let file = try FileDescriptor.open(path, .readOnly)
         #expect(flock(file.rawValue, LOCK_EX | LOCK_NB) == 0)
@@ -44,7 +44,7 @@ struct PublisherLockTests {
         return file
     }
 
-    /// All users may read a manifest and a store.
+    /// All users may read a manifest and a store, so their locks must not delay publishers.
     @Test(.alone) func whoMayOnlyReadHoldsNoPublisherUp() async throws {
         let folder = try Directory.make(world.directory.path.appending("published"))
         let (manifest, add) = try await makeManifest(in: folder)

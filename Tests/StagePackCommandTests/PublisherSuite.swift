@@ -18,7 +18,7 @@ extension PublisherSuite {
         try above.write(Array(text.utf8), to: try #require(path.lastComponent), durably: false)
     }
 
-    /// Runs the program with the words of a text.
+    /// Runs the program with the words of a text as arguments.
     func run(_ arguments: String) async throws -> Program.Ending {
         try await program.run(arguments.split(separator: " ").map(String.init))
     }

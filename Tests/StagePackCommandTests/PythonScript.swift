@@ -5,9 +5,10 @@ import Glibc
 struct PythonScript {
     private let process = Process()
 
-    /// Starts the script; it tells the test by files what there is to tell.
+    /// Starts the script, which reports to the test through files.
     ///
-    /// It has no pipe of the test's, which another process that is started meanwhile would hold open.
+    /// It has no pipe of the test, which another process that is started meanwhile would keep
+    /// open.
     init(_ script: String, _ arguments: String...) throws {
         process.executableURL = URL(filePath: "/usr/bin/python3")
         process.arguments = ["-c", script] + arguments
@@ -15,6 +16,6 @@ struct PythonScript {
         try process.run()
     }
 
-    /// Ends the script, which may have inherited that it hears no other signal.
+    /// Kills the script, which may have inherited ignored signals.
     func end() { kill(process.processIdentifier, SIGKILL) }
 }

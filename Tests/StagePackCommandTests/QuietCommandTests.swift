@@ -24,7 +24,7 @@ struct QuietCommandTests {
             #expect(try await world.program.run(words) == Self.silence, "\(command)")
         }
         #expect(try world.staged(.aurora) == nil)
-        // JSON and the result of a dry run are what the command is called for.
+        // JSON and the result of a dry run are the purpose of the command, so they are printed.
         let json = try await world.succeed("remove", "aurora", "--quiet", "--json")
         #expect(json.contains("stagepack/remove/1"))
         let dry = try await world.succeed("gc", "--quiet", "--dry-run")
@@ -68,7 +68,7 @@ struct QuietCommandTests {
     }
 }
 
-/// The same of publishers.
+/// The same for commands of publishers.
 @Suite(.directory, .timeLimit(.minutes(10)))
 struct QuietPublisherTests: PublisherSuite {
     let directory: Directory
@@ -89,7 +89,7 @@ struct QuietPublisherTests: PublisherSuite {
 
     @Test func commandsOfPublishersPrintNothing() async throws {
         let manifest = "site/manifest.json"
-        // The key is what the command is called for.
+        // The key is the result of the command, so it is printed.
         let key = try await run("keys generate k.pem --unencrypted --quiet")
         #expect(key.status == 0 && key.error == "", "\(key)")
         #expect(key.output.hasPrefix("key: "), "\(key)")
@@ -109,7 +109,7 @@ struct QuietPublisherTests: PublisherSuite {
         #expect(json.status == 0 && json.output.contains("stagepack/refresh/1"), "\(json)")
     }
 
-    /// A manifest that was changed and cannot be signed has one object in JSON, with both.
+    /// If a manifest was changed and cannot be signed, one JSON object reports both.
     @Test func aChangeThatCannotBeSignedIsOneObject() async throws {
         let manifest = "site/manifest.json"
         for command in [

@@ -11,7 +11,7 @@ import WallpaperStore
 /// Content that Debian packages hold, served by nginx.
 @Suite(.largeDirectory, .debianPackages)
 struct RealContentTests {
-    /// Packages by what is special about them.
+    /// Packages by their special feature.
     enum Content: String, CaseIterable {
         /// Large images.
         case images = "gnome-backgrounds"
@@ -19,11 +19,11 @@ struct RealContentTests {
         case game = "pingus-data"
         /// More symbolic links than files.
         case icons = "breeze-icon-theme"
-        /// Programs: files that are executable.
+        /// Executable files.
         case programs = "zip"
     }
 
-    /// A script that makes an archive has not made it.
+    /// The script of an archive format has failed.
     private struct NoArchive: Error {}
 
     /// The formats in which the same tree is packed, and the script for each: it runs in the tree and writes to `$1`.
@@ -34,7 +34,7 @@ struct RealContentTests {
         (.zip, "zip", #""$2" -q -1 -r -y "$1" ."#),
     ]
 
-    /// Everything that is to be the same in two trees, a line for each name, written by other programs.
+    /// The properties that must be equal in two trees, a line for each name, printed by other programs.
     private func listing(of path: FilePath) async throws -> [Substring] {
         let script = """
             set -e
@@ -130,7 +130,7 @@ struct RealContentTests {
                 #expect(try await listing(of: FilePath(folder.path)) == expected, "\(pack.id)")
             }
         }
-        // Many more names than the trait removes in a moment.
+        // There are more names than the trait removes quickly.
         try await shell(#"rm -rf -- "$1"/*"#, directory.string)
     }
 }

@@ -3,7 +3,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Files and directories that arguments name, and that are not what the option is for.
+/// Files and directories in arguments that the option does not accept.
 @Suite(.server, .directory, .timeLimit(.minutes(5)))
 struct RefusedArgumentTests {
     @Test func aHostThatIsUnknownIsNamed() async throws {
@@ -18,7 +18,7 @@ struct RefusedArgumentTests {
         #expect(ending == Program.Ending(status: 64, output: "", error: error))
     }
 
-    /// An address of another machine, of those for documentation (RFC 5737).
+    /// An address of another machine, from a range that is reserved for documentation (RFC 5737).
     @Test func anAddressOfAnotherMachineIsAFaultOfTheHost() async throws {
         let world = try World()
         let words = ["serve", world.directory.path.string, "--host", "192.0.2.1"]
@@ -54,7 +54,7 @@ struct RefusedArgumentTests {
         }
         try await expectRefusal("prefetch")
         #expect(world.server.requests.isEmpty)
-        // Commands that need no network now.
+        // Commands that need no network after this run.
         try await world.succeed("prefetch", "--quiet")
         try await expectRefusal("load", "aurora")
         try await expectRefusal("load", "aurora", "--offline")
@@ -77,13 +77,13 @@ struct RefusedArgumentTests {
         #expect(ending == Program.Ending(status: 78, output: "", error: error))
         world.program.environment[variable] = nil
         try await world.succeed("prefetch", "--quiet")
-        // What is staged needs no network.
+        // A staged pack needs no network.
         world.program.environment[variable] = "gopher://127.0.0.1:1"
         try await world.succeed("load", "aurora")
         try await world.succeed("load", "aurora", "--offline")
     }
 
-    /// Options of one application are not ignored where all are meant.
+    /// Options for one application are refused together with '--all'.
     @Test(arguments: ["--app", "--manifest", "--container", "--root", "--application-version"])
     func allApplicationsExcludeTheOptionsOfOne(option: String) async throws {
         let ending = try await Program().run(["prefetch", "--all", option, "1.0"])
@@ -120,12 +120,12 @@ struct RefusedArgumentTests {
         var world = try World()
         try world.publish(try SamplePack.small(.aurora))
         let directory = try Directory.make(world.container)
-        // A run that was killed as it made the container, in a file system of its own.
+        // The state after a run was killed while it created the container, in a separate file system.
         try directory.write([1], to: ".container.json.3mxh1urkd3nsa.tmp", durably: false)
         _ = try directory.makeDirectory("lost+found")
         _ = try directory.makeDirectory("packs")
         try await world.succeed("prefetch")
-        // A file that comes later is left alone.
+        // A file that is added later is kept.
         try directory.write([1], to: "letter.txt", durably: false)
         try await world.succeed("prefetch")
         try await world.succeed("gc")

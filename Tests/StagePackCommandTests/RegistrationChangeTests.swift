@@ -175,7 +175,7 @@ struct RegistrationChangeTests {
         #expect(hook.output.contains("net.example.first: nothing staged: the deadline"), "\(hook)")
     }
 
-    /// Registers ten applications whose essential packs are staged: a hook runs them after those that are new.
+    /// Registers ten applications whose essential packs are staged: a hook runs them after new applications.
     private func addCompleteApplications(to installed: Installed) async throws {
         try installed.uninstall()
         var complete = installed.registration
@@ -230,7 +230,7 @@ struct RegistrationChangeTests {
         #expect(server.requests(for: "/game0.json").count == earlier + 1)
     }
 
-    /// Two runs are late, and the repetition of the first one is interrupted.
+    /// Two runs exceed the deadline, and the repetition of the first one is interrupted.
     @Test func aHookThatIsInterruptedHasALineForEachRun() async throws {
         let installed = try await machine()
         let server = installed.world.server
@@ -250,7 +250,7 @@ struct RegistrationChangeTests {
         for name in ["net.example.wallpaper", "net.example.first"] {
             #expect(hook.output.contains("stagepack: \(name): nothing staged: "), "\(hook)")
         }
-        // The repetition, and the run that was to be repeated after it.
+        // The lines are about the repetition, and about the run that would have been repeated next.
         for reason in ["interrupted", "the deadline passed while waiting"] {
             #expect(hook.output.ranges(of: reason).count == 1, "\(reason): \(hook)")
         }
@@ -264,7 +264,7 @@ struct RegistrationChangeTests {
         let gate = Gate()
         defer { gate.open() }
         try addFirstApplication(to: installed, after: gate)
-        // A second after its registration, the silent server's application is one that has been tried before.
+        // After this run, and a second after its registration, the silent server's application counts as tried before.
         _ = try await installed.run("prefetch", "--all", "--hook", "--deadline", "2")
         try installed.install()
         let hook = try await installed.run("prefetch", "--all", "--hook", "--deadline", "8")
@@ -364,7 +364,7 @@ struct RegistrationChangeTests {
         #expect(ending.output == "\(name): no longer registered, 2 packs removed\n", "\(ending)")
     }
 
-    /// A link keeps the packs of a group whose name has changed.
+    /// A link keeps the packs of a group whose name changed.
     @Test func aContainerThatIsALinkToThatOfTheEarlierGroupIsKept() async throws {
         var installed = try await machine()
         try publish([try .small(try PackID("old"))], at: "/old.json")
@@ -453,7 +453,7 @@ struct RegistrationChangeTests {
         installed.registration.restrictions = restrictions
         try installed.install()
         #expect(try await installed.run("prefetch", "--all").status == 14)
-        // The access times of the copies are those of copying, as in the layer of an image.
+        // The copies have new access times, as files in the layer of an image have.
         let path = installed.container.string
         let copy = Program(wrapper: [
             "/bin/sh", "-c",
@@ -510,7 +510,7 @@ struct RegistrationChangeTests {
         try publish([try .small(try PackID("old"))], at: "/old.json")
         installed.world.program.environment["DPKG_MAINTSCRIPT_NAME"] = "postinst"
         let ending = try await installed.run("prefetch", "--all", "--json")
-        // The guard of the hook keeps the failure from dpkg.
+        // The hook's guard hides the failure from dpkg.
         #expect(ending.status == 0 && ending.output.contains(#""status" : 64"#), "\(ending)")
         #expect(
             (ending.output + ending.error).contains("--json excludes a maintainer script"),

@@ -21,7 +21,7 @@ struct RegistrationFaultTests {
         geteuid() == 0 ? "/etc/stagepack/apps.d/net.example.wallpaper.json" : file
     }
 
-    /// Makes a registration with a member of another name.
+    /// Creates a registration in which one member has another name.
     private func write(_ member: String, as other: String, to name: String) throws -> String {
         let text = String(decoding: installed.registration.json(), as: UTF8.self)
             .replacing("\"\(member)\"", with: "\"\(other)\"")
@@ -66,7 +66,7 @@ struct RegistrationFaultTests {
         #expect(ending.error.contains(hint), "\(ending)")
     }
 
-    /// The package has no part in a file that overrides its own.
+    /// The package does not own the file that overrides its registration.
     @Test(.root("only root installs registrations of packages"))
     func aWrongOverrideIsCorrectedOrRemoved() async throws {
         let id = "net.example.wallpaper"
@@ -233,7 +233,7 @@ struct RegistrationFaultTests {
         #expect(!several.error.contains("--app net.example"), "\(several)")
     }
 
-    /// The advice fits the reason of the system.
+    /// The hint depends on the system's reason.
     @Test(
         .mountedFileSystems,
         arguments: [

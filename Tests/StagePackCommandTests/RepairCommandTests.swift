@@ -27,7 +27,7 @@ struct RepairCommandTests {
             #expect(report["unrepaired"]?.text == expected)
             #expect(report["runs"]?.elements.count == runs)
         }
-        // A later group of the other application: its manifest is still in the container.
+        // The other application changes its group: its manifest is still in the container.
         var other = installed.registration
         other.application = try ApplicationID("net.example.zoo")
         other.group = try ApplicationGroupID("org.example")

@@ -37,7 +37,7 @@ struct RollbackTests {
         #expect(try world.staged(.aurora) == StagedFiles(versions[0]))
         #expect(try StagedFiles(lease.content) == StagedFiles(versions[1]))
         #expect(try await world.succeed("verify") == "aurora: as it was staged\n")
-        // The decision is about the version that was rolled back.
+        // 'why' shows the decision about the version that was rolled back.
         let earlier = try await world.succeed("why", "aurora")
         #expect(earlier.contains("\naurora, version 2: staged, "), "\(earlier)")
         #expect(earlier.contains("\n  now: version 1 is staged here\n"), "\(earlier)")
@@ -144,7 +144,7 @@ struct RollbackTests {
         #expect(previous.status == 2)
         let command = "stagepack rollback aurora --container \(world.container)"
         #expect(previous.error.hasSuffix("hint: run '\(command)' for version 1\n"), "\(previous)")
-        // No command brings a version back that is not kept.
+        // No command restores a version that is not kept any more.
         let older = try await world.run("pin", "aurora", "0")
         #expect(older.status == 2 && !older.error.contains("hint: "), "\(older)")
         let pin = try await world.succeed("pin", "aurora", "2")
@@ -204,7 +204,7 @@ struct RollbackTests {
         _ = lock.id
     }
 
-    /// A world in which version 2 of 'aurora' and of 'oceans' was staged over version 1, and one version of 'levels'.
+    /// A world in which version 2 of 'aurora' and of 'oceans' replaced version 1, and 'levels' has one version.
     private func updatedPacks() async throws -> World {
         var world = try World()
         let levels = try SamplePack.small(try PackID("levels"))
@@ -278,7 +278,7 @@ struct RollbackTests {
     func packsThatWereRolledBackBeforeAnErrorAreReportedWithIt() async throws {
         let world = try await updatedPacks()
         var counts: Set<Int> = []
-        // The system calls that publish files, up to one that no rollback of two packs makes.
+        // The numbers of the system calls that publish files, up to one that a rollback of two packs does not reach.
         for number in 1...16 {
             var failing = world
             failing.program.wrapper = [
@@ -339,7 +339,7 @@ struct RollbackTests {
             "trace=\(calls)", "-e", "inject=\(calls):signal=KILL:when=\(number)",
             try Program.path.string,
         ]
-        // Roll back, forward, and back again, from any state before the kill.
+        // Rolls back, forward, and back again, from any state before the kill.
         for _ in 1...3 {
             let before = try state(world)
             let ending = try await killed.run("rollback", "aurora")
@@ -368,7 +368,7 @@ struct RollbackTests {
             ]
             _ = try await killed.run("prefetch", "--quiet")
             modes = try self.modes(below: generations)
-            // To remove what a run left takes further calls of the next one.
+            // The next run performs additional calls to remove what the killed run left.
             if FileStatus.exists(staging) {
                 let staging = try Directory.open(staging)
                 for entry in try staging.entries() { try staging.removeTree(entry.name) }
@@ -401,7 +401,7 @@ struct RollbackTests {
         case rolledBack
     }
 
-    /// Returns the staged state; all but the newer version unpinned and the older one pinned is an error.
+    /// Returns the staged state; fails unless the newer version is unpinned or the older one pinned.
     private func state(_ world: World) throws -> PackState {
         let reader = try #require(try ContainerReader.open(world.container))
         let isPinned = try reader.pin(of: .aurora) != nil

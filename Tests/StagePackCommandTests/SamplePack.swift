@@ -2,13 +2,13 @@ import StageDigest
 import StageModel
 import StageTesting
 
-/// A pack made in code: its files, the archive of them, and how a manifest offers it.
+/// A pack that is created in code: its files, their archive, and its entry in a manifest.
 struct SamplePack: Sendable {
     /// The entries of the pack.
     let files: [TarBuilder.Entry]
     /// The bytes on the server.
     let archive: [UInt8]
-    /// The pack as the manifest has it; a test may make it wrong.
+    /// The pack in the manifest; a test may change it to a wrong one.
     var pack: Pack
 
     /// Makes a pack of files and links.
@@ -62,7 +62,7 @@ struct SamplePack: Sendable {
         return Dictionary(uniqueKeysWithValues: pairs)
     }
 
-    /// A pack of a few small files, others for each version.
+    /// A pack of a few small files, with other contents for each version.
     static func small(
         _ id: PackID,
         version: Int = 1,
@@ -80,7 +80,7 @@ struct SamplePack: Sendable {
         )
     }
 
-    /// A pack of a few files of 4 MiB that no compression makes smaller.
+    /// A pack of a few incompressible files of 4 MiB.
     static func large(_ id: PackID, version: Int, mebibytes: Int) throws -> SamplePack {
         precondition(mebibytes >= 4 && mebibytes % 4 == 0, "each file has four mebibytes")
         return try SamplePack(

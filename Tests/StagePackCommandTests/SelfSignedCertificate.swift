@@ -1,8 +1,8 @@
 import SystemPackage
 
-/// Makes a key and a certificate that it signs itself, in one file of a directory, and returns the file's path.
+/// Creates a key and a self-signed certificate, in one file of a directory, and returns the file's path.
 ///
-/// The certificate is for one name: `DNS:` and a host's, or `IP:` and an address, as x509v3_config(5) has it.
+/// The certificate is for one name: `DNS:` and a host's, or `IP:` and an address, as x509v3_config(5) describes it.
 func makeCertificate(for name: String, in directory: FilePath) async throws -> String {
     let pem = directory.appending("server.pem").string
     try await shell(

@@ -5,7 +5,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Servers that make entity tags of the size and the second of a file, as nginx does.
+/// Servers that make entity tags from the size of a file and the second of its change, as nginx does.
 @Suite(.server, .directory, .timeLimit(.minutes(5)))
 struct ServerTagTests {
     private let directory: Directory
@@ -18,7 +18,7 @@ struct ServerTagTests {
         _ = try served.makeDirectory("packs")
         let names = ["aurora", "boreal"]
         var sizes: Set<Int> = []
-        // Both are changed in a second that has not passed yet, as the answers have it.
+        // Both files are changed in the same second, which is in the future of the responses.
         let time = Int64(Date().timeIntervalSince1970) + 3600
         func publish(_ name: String) throws {
             let pack = try SamplePack.small(try PackID(name))

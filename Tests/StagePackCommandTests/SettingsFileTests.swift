@@ -32,10 +32,10 @@ struct SettingsFileTests {
         )
     }
 
-    /// The address of a host that exists for the proxy alone.
+    /// An address of a host that only the proxy can resolve.
     private static let proxied = "http://a.invalid/pack"
 
-    /// Publishes a pack on a host that only the test's server knows, which is a proxy then.
+    /// Publishes a pack at the address of a host for which the test's server is the proxy.
     private func publish(
         _ pack: SamplePack,
         _ installed: inout Installed,
@@ -142,7 +142,7 @@ struct SettingsFileTests {
         try publish(pack, &installed) { $0.held(after: 2 << 20, until: gate) }
         let downloads = installed.container.appending("downloads")
         try await withDaemon(&installed) { installed, _ in
-            // The daemon learns which packs a command stages by the settings of the machine, and resumes the work.
+            // By the machine's settings, the command records its staging with the daemon, which resumes it.
             let killed = try await installed.world.program.run(["prefetch", "--all", "--quiet"]) {
                 running in
                 try await poll { partSize(below: downloads) > 1 << 20 }
@@ -155,7 +155,7 @@ struct SettingsFileTests {
         #expect(installed.world.server.requests(for: Self.proxied).count > 1)
     }
 
-    /// Files that cannot be used, and what commands print of them.
+    /// Invalid files, and the output of commands about them.
     private static let broken: [(settings: String, mode: FilePermissions, words: String)] = [
         (
             #"{"hookDeadlin": 30}"#, [.ownerReadWrite, .otherRead],

@@ -6,7 +6,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Commands of which several runs fail: all failures are printed, and the most severe one determines the status.
+/// Commands with several failed runs: all failures are printed, and the most severe one determines the status.
 @Suite(.apart, .server, .directory, .mountNamespace)
 struct SeverityTests {
     private struct Output: Decodable {
@@ -31,7 +31,7 @@ struct SeverityTests {
     /// Applications whose names sort before and after the other one's.
     private static let orders = [["org.aa", "org.zz"], ["org.zz", "org.aa"]]
 
-    /// A machine with two applications, of which the server of the second cannot be reached.
+    /// A machine with two applications; the server of the second one is unreachable.
     private func machine(_ names: [String]) async throws -> (Installed, SamplePack) {
         let installed = try await Installed()
         try installed.uninstall()
@@ -90,8 +90,8 @@ struct SeverityTests {
         #expect(output.runs?.first?.packs.map(\.error?.status) == [22])
     }
 
-    /// The server of the manifest is down, and a manifest was accepted before: the failure of a pack is the more
-    /// severe one.
+    /// The server of the manifest is down, and a manifest was accepted before: the failure of a pack is more severe than that of
+    /// the manifest.
     @Test func aFailureOfAPackIsMoreThanThatOfTheManifest() async throws {
         var world = try World()
         let pack = try SamplePack.small(.aurora)
@@ -117,7 +117,7 @@ struct SeverityTests {
         #expect(try decoded(ending).error?.status == ending.status, "\(ending)")
     }
 
-    /// The units of systemd count the failures of the lowest severity as successes.
+    /// The units of systemd treat the failures of the lowest severity as successes.
     @Test func theUnitsKnowWhatLaterRunsComplete() throws {
         let root = FilePath(#filePath).removingLastComponent().removingLastComponent()
             .removingLastComponent()
@@ -132,7 +132,7 @@ struct SeverityTests {
 /// Manifests of several applications in one container.
 @Suite(.server, .directory)
 struct SeveralManifestsTests {
-    /// A container with the manifests and packs of two applications; the manifest of `broken` is not valid since.
+    /// A container with the manifests and packs of two applications; then the manifest of `broken` became invalid.
     private func world(broken: String, other: String) async throws -> World {
         let world = try World()
         for name in [broken, other] {
@@ -179,7 +179,7 @@ struct SeveralManifestsTests {
 struct MovedManifestTests {
     private let app = ["--app", "net.example.wallpaper"]
 
-    /// An application with revision 2, whose registration has another URL now, at which `answer` is served.
+    /// An application with revision 2, whose registration now has another URL, at which `answer` is served.
     private func moved(to answer: (World) throws -> Answer) async throws -> Installed {
         var installed = try await Installed()
         let pack = try SamplePack.small(.aurora)
@@ -224,7 +224,7 @@ struct MovedManifestTests {
         #expect(offline.output.contains("1 up to date"), "\(offline)")
     }
 
-    /// The URLs of packs are relative to the manifest's.
+    /// The URLs of packs are relative to the URL of the manifest.
     @Test func theSameManifestAtANewURLIsStoredWithIt() async throws {
         let pack = try SamplePack.small(.aurora)
         let installed = try await moved { world in

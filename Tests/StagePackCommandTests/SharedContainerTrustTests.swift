@@ -6,10 +6,10 @@ import StageTrust
 import SystemPackage
 import Testing
 
-/// Signed manifests in a container that other manifests come to, too.
+/// Signed manifests in a container that other manifests use, too.
 @Suite(.server, .directory)
 struct SharedContainerTrustTests {
-    /// A world in which version 1 is staged, and the server has an unsigned manifest of another application.
+    /// A world in which version 1 is staged, and the server offers an unsigned manifest of another application.
     private func staged(
         _ packs: SamplePack...,
         of application: String = "net.example"
@@ -74,7 +74,7 @@ struct SharedContainerTrustTests {
         #expect(try world.installed.staged() == ["aurora": 1])
     }
 
-    /// A pack that was staged before the signed manifest was here, newer or of the same version.
+    /// A pack that was staged before the signed manifest was known: a newer version, or the same.
     @Test(arguments: [99, 1])
     func aPackOfAnUnsignedApplicationIsReplaced(version: Int) async throws {
         var world = try await SignedWorld()
@@ -162,7 +162,7 @@ struct SharedContainerTrustTests {
         try await world.succeed()
     }
 
-    /// A run that knew nothing of the container before does not take it back behind another's.
+    /// A run that started before another one stored newer metadata does not replace these.
     @Test func theSlowerOfTwoClientsTakesNothingBack() async throws {
         var world = try await SignedWorld()
         try world.publish(try .small(.aurora))

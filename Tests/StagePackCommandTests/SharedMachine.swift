@@ -5,9 +5,10 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// A machine with an application that is registered for all users, root, and a user without rights.
+/// A machine with an application that is registered for all users, with root and an unprivileged user.
 ///
-/// Takes root: both see the `/var/lib`, `/etc` and `/run` of the test, and the user's home is below `/run`.
+/// Needs root: both users see the `/var/lib`, `/etc` and `/run` of the test, and the user's home is
+/// below `/run`.
 struct SharedMachine {
     /// The application.
     var installed: Installed
@@ -47,7 +48,7 @@ struct SharedMachine {
         try installed.world.publish(try .small(.aurora, version: version))
     }
 
-    /// Variables of the user's programs.
+    /// The environment of the user's programs.
     var userEnvironment: [String: String] {
         get { user.environment }
         set { user.environment = newValue }

@@ -6,7 +6,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// The user's and the system's container, as commands show them together.
+/// The combined view of the user's and the system's container in the output of commands.
 @Suite(.server, .directory, .mountNamespace)
 struct SharedViewTests {
     private struct Place: Decodable, Equatable {
@@ -57,7 +57,7 @@ struct SharedViewTests {
         try JSONDecoder().decode(Value.self, from: Data(ending.output.utf8))
     }
 
-    /// A machine where the user has loaded version 1, and the system has staged version 2 since then.
+    /// A machine on which the user has loaded version 1, and the system staged version 2 later.
     private func machine() async throws -> SharedMachine {
         var machine = try await SharedMachine()
         try machine.publish(version: 1)
@@ -95,7 +95,7 @@ struct SharedViewTests {
         #expect(verified.packs == [Verified(pack: "aurora", location: "system")])
     }
 
-    /// A run fetches no pack that `plan` leaves alone.
+    /// A run fetches no pack that `plan` does not fetch.
     @Test(arguments: [["prefetch"], ["fetch", "aurora"]])
     func nothingIsFetchedThatTheSystemHas(command: [String]) async throws {
         let machine = try await machine()
@@ -141,7 +141,7 @@ struct SharedViewTests {
         #expect(status.packs.map(\.unusedCopies) == [nil])
     }
 
-    /// The summary of the removal, which '--quiet' leaves out, is not the only place that names the copy.
+    /// '--quiet' omits the summary of the removal, so a warning names the remaining copy as well.
     @Test func aQuietRemovalWarnsOfWhatStays() async throws {
         let machine = try await machine()
         let ending = try await machine.user("remove", "aurora", "--quiet")
@@ -187,7 +187,7 @@ struct SharedViewTests {
         )
     }
 
-    /// A run that stages nothing does not say that the user's container has what the system's has.
+    /// The packs are only in the system's container, even after a run of the user, which stages nothing.
     @Test(arguments: ["rollback", "pin", "repair"])
     func aCommandForAPackOfTheSystemSaysWhoCan(command: String) async throws {
         var machine = try await SharedMachine()
@@ -209,7 +209,7 @@ struct SharedViewTests {
                     == "net.example.wallpaper: 0 staged, 1 up to date in \(SharedMachine.systemContainer)\n"
             )
         }
-        // The user's own copy is the user's to change.
+        // The user may change the user's own copy.
         try machine.publish(version: 2)
         let run = try await machine.user("prefetch")
         #expect(run.output.hasSuffix("in \(SharedMachine.userContainer)\n"), "\(run)")
@@ -233,10 +233,10 @@ struct SharedViewTests {
     }
 }
 
-/// Commands without an application, and one that is not registered.
+/// Commands without an application, and a registration that is not valid.
 @Suite(.server, .directory, .mountNamespace)
 struct ScopeTests {
-    /// Two registered applications of different groups, both staged, and a registration that is none.
+    /// Two registered applications of different groups, both staged, and an invalid registration.
     private func installed() async throws -> Installed {
         var installed = try await Installed()
         try installed.world.publish(try .small(.aurora))
@@ -306,7 +306,7 @@ struct ScopeTests {
         #expect(line == "stagepack: error: application '\(id)' is not registered\(rest)")
     }
 
-    /// The user's container has no pack, since the system's has them.
+    /// The user's container has no pack, since the system's container has them all.
     @Test func aLoadOfThePacksOfTheSystemEndsTheRestrictionsOfAUser() async throws {
         var machine = try await SharedMachine()
         try machine.publish(version: 1)

@@ -7,7 +7,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Files that packs, applications and users share, and that none of them can harm the others.
+/// Files that packs, applications and users share, and that none of them can spoil for the others.
 @Suite(.server, .directory)
 struct SharingTests {
     private let quiet = ["--quiet", "--progress", "none", "--attempts", "1"]
@@ -22,7 +22,7 @@ struct SharingTests {
         )
         second.pack.archive?.url = "packs/other.tar.zst"
         try world.publish(first, second)
-        // The one is slow and right; the other is quick and wrong from the middle on.
+        // One process is slow and receives the right content; the other is fast, and its content is wrong from the middle on.
         var wrong = first.archive
         for index in wrong.indices where index > wrong.count / 3 { wrong[index] = 0x45 }
         world.server.answer(first.path, with: Answer.content(first.archive).slowed(to: 6 << 20))
@@ -72,10 +72,10 @@ struct SharingTests {
             server.answer("/\(name).json", with: .content(manifest.json()))
             server.answer(pack.path, with: .content(pack.archive))
         }
-        // At first neither knows what the other one offers.
+        // At first, neither application's manifest is known to the other's run.
         let run = ["prefetch", "--all", "--event", "periodic"]
         for _ in 0..<2 { #expect(try await installed.world.program.run(run).status == 0) }
-        // A record of a third application that cannot be read makes no difference.
+        // An unreadable record of a third application has no effect.
         let records = try Directory.open(installed.container.appending("manifest"))
         try records.write([], to: "net.example.third.json", durably: false)
         for _ in 0..<2 {
@@ -89,7 +89,7 @@ struct SharingTests {
         let plan = try await installed.run("plan", "--app", first)
         #expect(plan.output.contains("version 2 of 'net.example.second' is staged"), "\(plan)")
         #expect(try await !installed.run("status").output.contains("outdated"))
-        // The version that no registered application of the group offers any more is replaced.
+        // The version that no registered application of the group offers any longer is replaced.
         if untilMoved {
             var moved = installed.registration
             moved.application = try ApplicationID("net.example.second")
@@ -146,7 +146,7 @@ struct SharingTests {
             let finding = "problem: packs: \(conflict)\n  hint: \(hint)\n"
             #expect(doctor.output.contains(finding), "\(doctor)")
         }
-        // A manifest of an application that is no longer registered counts for no run.
+        // The manifest of an unregistered application does not affect runs.
         try Directory.open(installed.folder).remove("net.example.second.json")
         #expect(try await installed.run("status").error == "")
     }

@@ -6,7 +6,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// A resource that the system gives a process little of.
+/// A scarce resource of a process.
 enum Shortage: CustomTestStringConvertible {
     /// Processes and threads in a control group.
     case processes(Int)
@@ -35,7 +35,7 @@ enum Shortage: CustomTestStringConvertible {
         }
     }
 
-    /// Calls `body` with the command that a program is started by.
+    /// Calls `body` with the wrapper that starts a program under the shortage.
     func with<Value>(
         _ container: FilePath,
         _ body: ([String]) async throws -> Value
@@ -80,12 +80,12 @@ enum Shortage: CustomTestStringConvertible {
         return ["/usr/bin/unshare", "-m", "/bin/sh", "-c", script, path.string]
     }
 
-    /// A user with no process.
+    /// A user without processes.
     static let user: uid_t = 61_234
 }
 
-/// The program with too little of a resource: it reports an error, never traps or stays silent, and
-/// in a hook never fails the package manager.
+/// The program under shortages: it reports an error, never traps or stays silent, and in a hook never fails the package
+/// manager.
 @Suite(.apart, .serialized, .server, .directory)
 struct ShortageTests {
     private static let deadline = 3.0
@@ -105,7 +105,7 @@ struct ShortageTests {
     private func world() throws -> World {
         var world = try World()
         try world.publish(try .small(.aurora))
-        // Users other than the test's own come and make the container.
+        // The test's directory is opened to other users, who create the container.
         unsafe _ = chmod(world.directory.path.string, 0o777)
         return world
     }
@@ -127,7 +127,7 @@ struct ShortageTests {
             world.program.wrapper = wrapper + [program]
             let start = ContinuousClock.now
             let ending = try await world.program.run(arguments + world.source)
-            // The loader says so; or it is ended before the program begins.
+            // The loader reports the shortage; or the process is killed before the program begins.
             if ending.status == 127, Self.isLoaders(ending.error) { return nil }
             return (ending, ContinuousClock.now - start)
         }
@@ -176,7 +176,7 @@ struct ShortageTests {
         )
     }
 
-    /// Runs the program where `/proc` is not mounted, as in a root that an image is built in.
+    /// Runs the program without `/proc`, as in a root directory from which an image is built.
     private func runWithoutProcfs(_ arguments: [String]) async throws -> Program.Ending {
         var world = try world()
         world.program.wrapper = [
@@ -250,7 +250,7 @@ struct ShortageTests {
         }
     }
 
-    /// System calls of runtimes, and what the kernel answers where it has nothing left.
+    /// System calls of runtimes, and the kernel's errors for exhausted resources.
     private static let calls = [
         ("clone3", "EAGAIN"), ("clone", "EAGAIN"), ("eventfd2", "EMFILE"),
         ("epoll_create1", "EMFILE"), ("epoll_ctl", "ENOSPC"), ("timerfd_create", "EMFILE"),

@@ -15,7 +15,7 @@ import SystemPackage
 import Testing
 import WallpaperStore
 
-/// Libraries and workers of the daemon verify what commands verify.
+/// The library and workers of the daemon verify the same metadata as commands.
 @Suite(.server, .directory)
 struct SignedLibraryTests {
     private func store(_ world: SignedWorld) throws -> PackStore {
@@ -63,7 +63,7 @@ struct SignedLibraryTests {
         #expect(try world.installed.staged().isEmpty)
     }
 
-    /// A worker reads the registration by itself, and verifies with the root beside it.
+    /// A worker reads the registration itself, and verifies with the root beside it.
     @Test(arguments: [false, true])
     func aWorkerOfTheDaemonVerifies(isForged: Bool) async throws {
         var world = try await SignedWorld()

@@ -63,7 +63,7 @@ struct SignedManifestTests {
         #expect(world.requests(since: 0).contains("manifest.json"))
     }
 
-    /// Another machine, which answers through a proxy.
+    /// The server is another machine, whose responses come through a proxy.
     @Test func plainHTTPIsEnoughFromAnywhere() async throws {
         var world = try await SignedWorld()
         world.folder = "http://cdn.example.invalid/signed"
@@ -137,7 +137,7 @@ struct SignedManifestTests {
         #expect(wrong.output.contains("targets.json"), "\(wrong.output)")
     }
 
-    /// A manifest that is asked for without a root is not taken for one that has to be signed.
+    /// A command that names the URL of a signed manifest without its root is refused.
     @Test(arguments: [["--manifest"], []])
     func aRootIsNotLeftOut(_ words: [String]) async throws {
         var world = try await SignedWorld()
@@ -209,7 +209,7 @@ struct SignedManifestTests {
         #expect(try await findings(root: "no.root").contains("no.root"))
     }
 
-    /// Other users could put in keys of their own: group, others, or as root another owner.
+    /// Other users could replace the keys: through the group, through others, or, for root, as another owner.
     @Test(arguments: geteuid() == 0 ? [0o664, 0o646, 0o644] : [0o664, 0o646] as [mode_t])
     func aRootThatOthersMayWriteIsRefused(mode: mode_t) async throws {
         var world = try await SignedWorld()
@@ -273,7 +273,7 @@ struct SignedManifestTests {
         let foreign = try await world.run("prefetch", "--attempts", "1")
         #expect(foreign.status == 11, "\(foreign)")
         #expect(foreign.error.contains("expected a file of root, found one of user 65534"))
-        // Before it is installed it may be any user's.
+        // Before its installation, the registration may belong to any user.
         let validated = try await Program().run(["app", "validate", file])
         #expect(validated.status == 0, "\(validated)")
         unsafe #expect(chown(file, 0, gid_t.max) == 0)

@@ -25,7 +25,7 @@ struct SignedTransportTests {
         )
     }
 
-    /// A root stands for the metadata, and not for the certificate.
+    /// A root of trust replaces the trust in the transport for the manifest, and does not replace the certificate.
     @Test func anEncryptedRepositoryIsStagedFrom() async throws {
         var world = try await SignedWorld()
         let front = try await TLSFront(
@@ -43,7 +43,7 @@ struct SignedTransportTests {
         #expect(try world.installed.staged() == ["aurora": 1])
     }
 
-    /// Metadata, manifest and archive each lead from https to plain http.
+    /// Redirects lead metadata, manifest and archive from https to plain http.
     @Test func encryptionMayBeGivenUpOnTheWay() async throws {
         var world = try await SignedWorld()
         let front = try await TLSFront(
@@ -77,9 +77,9 @@ struct SignedTransportTests {
         #expect(try world.installed.staged() == ["aurora": 1])
     }
 
-    /// Slow retrieval: what comes a byte at a time is given up by the rule for stalled transfers.
+    /// Slow retrieval: the rule for stalled transfers ends a download that arrives a byte at a time.
     ///
-    /// The rule is that of all transfers, with a window that a test can wait for.
+    /// The rule is that of all transfers, with a shorter window for the test.
     @Test(arguments: [
         "/metadata/2.root.json", "/metadata/timestamp.json", "/metadata/2.snapshot.json",
         "/metadata/2.targets.json", "manifest",
@@ -97,7 +97,7 @@ struct SignedTransportTests {
             "/signed\(path)",
             with: .script { wire in
                 wire.send("HTTP/1.1 200 OK\r\nContent-Length: \(bytes.count)\r\n\r\n")
-                // Some bytes a second: all of it would take minutes.
+                // The server sends five bytes a second: the whole response would take minutes.
                 wire.drip(bytes, pause: 200_000)
             }
         )
@@ -108,7 +108,7 @@ struct SignedTransportTests {
         #expect(try world.installed.staged().isEmpty)
     }
 
-    /// Stages by the library, where the window of a stall can be named.
+    /// Stages through the library, which permits another window of the stall rule.
     private func stage(_ world: SignedWorld) async throws {
         var target = StagingTarget(environment: [:])
         target.registration = world.installed.registration
@@ -125,7 +125,7 @@ struct SignedTransportTests {
         _ = try await StagingService(request, logger: logger) { _ in }.stage()
     }
 
-    /// Commands that name only the container show what its own root verifies, and their hints name that root.
+    /// Commands that name only the container use the container's root to verify, and their hints name that root.
     @Test func theStateOfSignaturesIsShownWithoutARoot() async throws {
         var world = try await SignedWorld()
         try world.installed.uninstall()
@@ -177,7 +177,7 @@ struct SignedTransportTests {
         try world.publish(try .small(.aurora))
         let first = try await world.world.program.run(arguments)
         #expect(first.status == 0, "\(first)")
-        // The next root revokes keys; then the refresh is cut off.
+        // The next root revokes keys; then the refresh is interrupted.
         let stolen = world.repository.timestamp.keys
         world.repository.timestamp.keys = [try SigningKey()]
         try world.repository.publish([.root])
@@ -187,7 +187,7 @@ struct SignedTransportTests {
         #expect(cut.status != 0, "\(cut)")
         let stored = world.world.container.appending("trust/net.example.wallpaper/root/2.json")
         #expect(FileStatus.exists(stored))
-        // A server that hides the root, and has the keys that it revoked, gains nothing.
+        // A server that hides the new root, and has the keys that this root revoked, gains nothing.
         world.server.answer("/signed/metadata/2.root.json", with: .status(404))
         world.repository.timestamp.signers = stolen
         try world.sign([try .small(.aurora, version: 2)])

@@ -12,7 +12,7 @@ import Testing
 struct SignedWorld {
     var installed: Installed
     var repository: TestRepository
-    /// The first part of the paths that the server answers for the repository.
+    /// The first component of the repository's paths on the server.
     var folder = "/signed"
 
     /// Registers the application; nothing is published yet.
@@ -84,7 +84,7 @@ struct SignedWorld {
         try await world.program.run(arguments + ["--app", "net.example.wallpaper"])
     }
 
-    /// Runs the program, which has to refuse the manifest as not trusted.
+    /// Runs the program, which must refuse the manifest as untrusted.
     func refuse(
         _ reason: String,
         at location: SourceLocation = #_sourceLocation
@@ -104,7 +104,7 @@ struct SignedWorld {
         #expect(ending.status == 0, "\(ending)", sourceLocation: location)
     }
 
-    /// The requests since a number of them, without the part that all have.
+    /// The requests after the first `count`, without the common part of their paths.
     func requests(since count: Int) -> [String] {
         server.requests.dropFirst(count).map { $0.target.replacing(folder + "/", with: "") }
     }

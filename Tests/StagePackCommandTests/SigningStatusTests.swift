@@ -7,7 +7,7 @@ import StageTrust
 import SystemPackage
 import Testing
 
-/// Exit statuses of the signing commands, where signatures are missing or metadata has expired.
+/// Exit statuses of the signing commands if signatures are missing or metadata has expired.
 @Suite(.directory)
 struct SigningStatusTests {
     private let keys: Directory
@@ -63,7 +63,7 @@ struct SigningStatusTests {
         get throws { try text(of: site.path.appending("metadata/timestamp.json")) }
     }
 
-    /// A signature more is a success, even if it is not the last one; a key that has nothing to sign is a failure.
+    /// An additional signature is a success, even if it is not the last one; a key with nothing to sign is a failure.
     @Test func tooFewSignaturesAreADraft() async throws {
         try await publish("a", "b", threshold: 2, daysAgo: 0)
         let before = try timestamp
@@ -89,7 +89,7 @@ struct SigningStatusTests {
         #expect(try await run("manifest lint").status == 0)
     }
 
-    /// A command that leaves metadata expired fails, and says which role's.
+    /// A command fails if metadata stays expired, and names the role.
     @Test(arguments: ["sign", "refresh"])
     func expiredMetadataIsAFailureUntilItIsRenewed(command: String) async throws {
         try await publish("a", daysAgo: 250)

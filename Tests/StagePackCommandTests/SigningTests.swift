@@ -7,12 +7,12 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Signing by the built program, as a publisher uses it.
+/// Signing with the built program, in the steps of a publisher.
 @Suite(.directory)
 struct SigningTests: PublisherSuite {
     /// The directory that is published.
     let directory: Directory
-    /// The directory of the keys, above it.
+    /// The directory of the keys, which is the parent of ``directory``.
     private let keys: Directory
     let program: Program
 
@@ -256,7 +256,7 @@ struct SigningTests: PublisherSuite {
         #expect(done.roles.map(\.version) == [1, 1, 1, 1])
         #expect(done.drafts.isEmpty)
         try await succeed("manifest lint manifest.json")
-        // The key that is online cannot sign another manifest.
+        // The online key alone cannot sign another manifest.
         let manifest = try text(of: directory.path.appending("manifest.json"))
         try write("manifest.json", manifest + "\n")
         let refused = try await run("sign manifest.json --key ../online.pem")
@@ -312,7 +312,7 @@ struct SigningTests: PublisherSuite {
         #expect(
             try await roles() == ["roles: root, targets", "roles: snapshot", "roles: timestamp"]
         )
-        // A key that replaces none gets all roles, as '--help' says.
+        // A key that does not replace another one gets all roles, as '--help' says.
         try await succeed("rotate manifest.json --key ../offline.pem --add ../third.pem")
         #expect(
             try await roles() == [
@@ -322,7 +322,7 @@ struct SigningTests: PublisherSuite {
         )
     }
 
-    /// A root that waits for a signature takes none of 'sign' without '--root'.
+    /// While a draft of a root lacks signatures, 'sign' without '--root' leaves it unchanged.
     @Test func aDraftOfARootDoesNotKeepAManifestFromBeingSigned() async throws {
         try await createManifest()
         try await succeed("keys generate ../k.pem --unencrypted")

@@ -5,7 +5,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Small archives, which have no record, of a run that was killed before it had published the pack.
+/// Small archives, which have no record, after a run was killed before it published the pack.
 @Suite(.server, .directory)
 struct SmallDownloadTests {
     /// The content of the partial file that the killed run left.
@@ -34,7 +34,7 @@ struct SmallDownloadTests {
 
         /// The number of bytes that are sent, of an archive of `size` bytes.
         func sent(of size: Int) -> Int {
-            // The rest is sent first, and everything once the digest is wrong.
+            // The missing half is downloaded first, and everything again if the digest is wrong.
             self == .wrongHalf ? size - size / 2 + size : size - reused(of: size)
         }
     }

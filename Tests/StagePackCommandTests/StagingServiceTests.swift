@@ -14,7 +14,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// Staging as a library does it, in this process.
+/// Staging through the library, in this process.
 @Suite(.server, .directory)
 struct StagingServiceTests {
     /// The updates of a run as words, in order.
@@ -54,7 +54,7 @@ struct StagingServiceTests {
             arguments: ["stagepack", "unpack-service"]
         )
         var request = StagingRequest(packs, of: target, options: options)
-        // The one of this machine, if there is one, is none of the test's.
+        // The test must not use a daemon of this machine.
         request.usesDaemon = false
         return request
     }
@@ -116,7 +116,7 @@ struct StagingServiceTests {
         #expect(installed.first?.packs.map(\.outcome) == [.present])
     }
 
-    /// The daemon takes no more than 8,192 bytes, and 30 combining characters in a row.
+    /// The daemon accepts at most 8,192 bytes, and 30 combining characters in a row.
     @Test func theReasonOfAFailureIsOneThatTheDaemonTakes() throws {
         let word = "a" + String(repeating: "\u{1D165}", count: 100)
         let failure = StagingFailure.invalidRequest(String(repeating: word, count: 100))
@@ -138,7 +138,7 @@ struct StagingServiceTests {
         #expect(
             entry.rule == .policy(name: "essential", event: .install, isEssentialOnly: false)
         )
-        // A repetition of the run that has failed is no further one.
+        // A repetition of the failed run does not count as another failed run.
         var repetition = try request(world)
         repetition.isRepetition = true
         _ = try await service(repetition).stage()

@@ -26,7 +26,7 @@ struct StagingWorld: Sendable {
     enum Sending: Sendable {
         /// Sends at a rate, in bytes per second.
         case slowly(Int = 256 << 10)
-        /// The first bytes, and the others when a gate is open.
+        /// Sends the first bytes, and the others when a gate is open.
         case held(Gate)
     }
 
@@ -53,7 +53,7 @@ struct StagingWorld: Sendable {
         return pack
     }
 
-    /// Makes the content of a version after the second one, where the versions before it were made.
+    /// Creates the archive of a version after the second one; the earlier versions must exist.
     mutating func make(version: Int) throws {
         if version > archives.count { archives.append(try Self.archive(version: version)) }
     }
@@ -109,8 +109,8 @@ struct StagingWorld: Sendable {
         archives.reduce(0) { $0 + installed.world.server.counts(for: $1.path).requests }
     }
 
-    /// The bytes that have arrived, as they are in the container: the server counts what it has sent at the end
-    /// of each answer.
+    /// The number of received bytes, from the container: the server counts sent bytes only at the end of each
+    /// response.
     var bytesReceived: Int {
         switch kind {
         case .archive: Int(partSize(below: installed.container.appending("downloads")))
@@ -135,7 +135,7 @@ struct StagingWorld: Sendable {
         try await poll("\(count) MiB never arrive") { bytesReceived >= count << 20 }
     }
 
-    /// Waits until nothing more arrives.
+    /// Waits until no more bytes arrive.
     func waitForSilence() async throws {
         try await pollUntilUnchanged(for: .milliseconds(1500), "bytes go on coming") {
             bytesReceived
@@ -185,7 +185,7 @@ struct StagingWorld: Sendable {
         let place = "\(installed.world.directory.path)/"
         return try Directory.open("/proc").entries().compactMap { entry in
             let path = FilePath("/proc/\(entry.name)")
-            // A process that has ended meanwhile is none.
+            // A process that has ended meanwhile does not count.
             guard let process = pid_t(entry.path.string),
                 let words = try? text(of: path.appending("cmdline")).split(separator: "\0"),
                 words.last == "staging-worker",

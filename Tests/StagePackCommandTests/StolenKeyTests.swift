@@ -4,10 +4,10 @@ import StageTesting
 import StageTrust
 import Testing
 
-/// The reach of attackers who answer for the server and have some of the publisher's keys: `SECURITY.md`, "Signed manifests".
+/// Attacks with a controlled server and some of the publisher's keys: `SECURITY.md`, "Signed manifests".
 @Suite(.server, .directory)
 struct StolenKeyTests {
-    /// A world in which version 1 is staged, and version 2 is published where `isUpdated` says so.
+    /// A world in which version 1 is staged, and version 2 is published if `isUpdated`.
     private func world(isUpdated: Bool = false) async throws -> SignedWorld {
         var world = try await SignedWorld()
         try world.publish(try .small(.aurora))
@@ -39,7 +39,7 @@ struct StolenKeyTests {
 
     @Test func theKeysOfTimestampAndSnapshotChooseAmongSignedTargets() async throws {
         var world = try await world(isUpdated: true)
-        // The old targets beside a new snapshot.
+        // The old targets with a new snapshot.
         world.repository.listedTargets["targets"] = 2
         try world.repository.publish([.snapshot, .timestamp])
         world.serve()
@@ -58,7 +58,7 @@ struct StolenKeyTests {
         try await world.refuse("version 3 of the targets metadata is not signed as version 1 of")
     }
 
-    /// The snapshot lists digests, as that of `stagepack sign` does.
+    /// The snapshot lists digests, as `stagepack sign` writes it.
     @Test(arguments: [true, false])
     func theKeyOfTheTargetsAloneIsNothing(isNew: Bool) async throws {
         var world = try await SignedWorld()
@@ -104,7 +104,7 @@ struct StolenKeyTests {
         try await world.refuse("is not signed as version 2 of 'root' demands")
     }
 
-    /// Up to the threshold, which is two of three here.
+    /// Below or at the threshold, which is two of three keys here.
     @Test(arguments: [1, 2])
     func theKeysOfTheRootAreEverythingFromTheThresholdOn(stolen: Int) async throws {
         var world = try await SignedWorld()

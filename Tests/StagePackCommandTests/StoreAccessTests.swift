@@ -7,7 +7,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Stores that several publishers use, that cannot be written, or whose indexes are named in another way than by their files.
+/// Stores that several publishers use, that cannot be written, or whose indexes have other names than their digests.
 @Suite(.server, .directory)
 struct StoreAccessTests {
     private let world: World
@@ -44,7 +44,7 @@ struct StoreAccessTests {
         #expect(try await world.program.run(collect).status == 0)
     }
 
-    /// Packages a file, adds a byte to it, and returns the index of the version without that.
+    /// Packages a file, adds a byte to it, and returns the index, which does not contain the byte.
     private func packageThenChange() async throws -> String {
         try publisher.write(["a": noise(300_000)])
         let first = try await publisher.package(version: 1)
@@ -99,7 +99,7 @@ struct StoreAccessTests {
 
     /// Without a check between its pieces, the command would compress the rest, publish it, and succeed.
     @Test func anInterruptedPackagingOfALargeFilePublishesNothing() async throws {
-        // Text: compressed slowly.
+        // Text, which is compressed slowly.
         let digits = noise(40 << 20).map { UInt8(ascii: "a") + $0 % 16 }
         try publisher.write(["a": digits])
         let bundles = publisher.store.appending("b")

@@ -6,7 +6,7 @@ import Subprocess
 import SystemPackage
 import Testing
 
-/// Another user of the machine, with the rights of all users.
+/// Another user of the machine, without privileges.
 enum Stranger {
     /// The command that runs a program as `nobody`, without groups and privileges.
     static let command = [
@@ -45,7 +45,7 @@ enum Stranger {
         """#
 }
 
-/// Root's container while another user holds every lock that the user can get.
+/// Root's container while another user holds all locks that this user can take.
 @Suite(.server, .directory, .severalUsers)
 struct StrangerTests {
     private let world: World
@@ -67,8 +67,8 @@ struct StrangerTests {
         )
     }
 
-    /// Runs `body` while the stranger holds locks, and returns the names of what was locked, from the
-    /// container on.
+    /// Runs `body` while the other user holds locks, and returns the paths of the locked files, relative to the
+    /// container.
     private func locking(_ body: @Sendable () async throws -> Void) async throws -> Set<String> {
         let log = world.directory.path.appending("locked")
         let script = world.directory.path.appending("locker.py")
@@ -122,7 +122,7 @@ struct StrangerTests {
         let second = try await publisher.package(version: 2, base: first)
         let world = world
         let locked = try await locking {
-            // A run that is killed half way leaves an area that the next run resumes.
+            // A run that is killed halfway leaves an area, from which the next run resumes.
             try publisher.publish(second, version: 2)
             try publisher.answerForBundles { Answer.content($0).stalled(after: 1 << 20) }
             let killed = try await world.run("fetch", "levels", "--quiet") { running in

@@ -9,14 +9,14 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// The variables that programs of root accept from an environment that a user has prepared, as a package
-/// manager under `su` passes it on.
+/// The variables that root's programs accept from an environment that a user has prepared, as a package manager under `su`
+/// inherits it.
 @Suite(.server, .directory, .rootInMountNamespace)
 struct SurroundingsTests {
     private let prefetch = ["prefetch", "--app", "net.example.wallpaper", "--attempts", "1"]
 
-    /// An application of the system's, and a registration of the same name in a user's home, which names
-    /// a manifest of the user's.
+    /// An application that is registered in the system, and a registration of the same name in a user's home, which names the user's
+    /// manifest.
     private func attacked() async throws -> Installed {
         var installed = try await Installed()
         try installed.world.publish(try .small(.aurora))
@@ -71,7 +71,7 @@ struct SurroundingsTests {
         var installed = try await attacked()
         let home = installed.world.directory.path.appending("home")
         let keys = home.appending("keys")
-        // libcurl makes the file when it starts, and OpenSSL refuses to start with such a configuration.
+        // libcurl creates this file when it starts, and OpenSSL refuses to start with such a configuration.
         installed.world.program.environment["SSLKEYLOGFILE"] = keys.string
         installed.world.program.environment["OPENSSL_CONF"] = home.appending("none").string
         installed.world.program.environment["CURL_CA_BUNDLE"] = home.appending("none").string
@@ -87,7 +87,7 @@ struct SurroundingsTests {
         #expect(!FileStatus.exists(keys))
     }
 
-    /// The variable of another user must not make a package manager wait for longer.
+    /// Another user's variable must not delay a package manager.
     @Test(arguments: [("100000", "60 seconds"), ("5", "5 seconds"), ("abc", "60 seconds")])
     func theEnvironmentOnlyShortensAHook(row: (value: String, time: String)) async throws {
         var installed = try await attacked()
@@ -102,7 +102,7 @@ struct SurroundingsTests {
     }
 }
 
-/// Programs of root and a process at the socket of the system's daemon.
+/// Root's programs and a process at the socket of the system's daemon.
 @Suite(.server, .directory, .mountNamespaceIfRoot)
 struct FalseDaemonTests {
     private let prefetch = ["prefetch", "--app", "net.example.wallpaper", "--attempts", "1"]
@@ -116,7 +116,7 @@ struct FalseDaemonTests {
         return (installed, pack)
     }
 
-    /// Listens as another user, and writes down how many bytes each client has sent.
+    /// Listens as another user, and records the number of bytes from each client.
     private static let listener = """
         import os, socket, sys
         listener = socket.socket(socket.AF_UNIX)
@@ -197,7 +197,7 @@ struct FalseDaemonTests {
         #expect(try installed.staged() == ["aurora": 1])
     }
 
-    /// The daemon gives the turn, and hangs when the command reports the end.
+    /// The daemon grants the staging, and hangs when the command reports the end.
     @Test(.apart) func aDaemonThatHangsAtTheEndDelaysACommandByThreeSeconds() async throws {
         let (installed, _) = try await installed()
         let daemon = TestDaemon(path: installed.socket.string)
@@ -210,7 +210,7 @@ struct FalseDaemonTests {
             try await poll { try installed.staged() == ["aurora": 1] }
         }
         #expect(ending.status == 0, "\(ending.error)")
-        // Three seconds for the turn, which this daemon does not give, and three for the end.
+        // Three seconds for the daemon's grant, which it does not send, and three for the end.
         #expect(ContinuousClock.now - staged < .seconds(14))
     }
 }

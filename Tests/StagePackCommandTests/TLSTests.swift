@@ -5,10 +5,10 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Transfers over TLS, from nginx with certificates of an authority of the test's own.
+/// Transfers over TLS, from nginx with certificates of the test's authority.
 @Suite(.directory, .debianPackages)
 struct TLSTests {
-    /// A certificate of the server, and what the program says to it; `nil` if it is content.
+    /// A certificate of the server, and the program's message about it; `nil` if it accepts the certificate.
     enum Certificate: String, CaseIterable {
         case good
         case expired

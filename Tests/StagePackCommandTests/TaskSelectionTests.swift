@@ -22,7 +22,7 @@ func withTasks(
     try await body(installed, daemon, client)
 }
 
-/// The transfers that `pause`, `resume` and `cancel` change while they end, fail to change, and are created.
+/// The transfers that `pause`, `resume` and `cancel` change, while transfers end, cannot be changed, and are created.
 @Suite(.server, .directory)
 struct TaskSelectionTests {
     private func changed(_ daemon: TestDaemon) -> [String] {

@@ -8,7 +8,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// `tasks add` of a URL whose earlier transfer has ended without a file, and what is shown of transfers.
+/// `tasks add` for a URL whose earlier transfer ended without a file, and the output about transfers.
 @Suite(.server, .directory)
 struct TasksAddTests {
     private static let content = Array("content".utf8)
@@ -33,7 +33,7 @@ struct TasksAddTests {
             }
             try await poll("it does not end") { try await client.task(old).state == state }
             if state == .completed {
-                // While the file is there, the command shows the transfer that has it.
+                // While the file exists, the command prints the transfer that has it.
                 #expect(try await installed.run("tasks", "add", url).output.hasPrefix("\(old)  "))
                 let list = try await installed.run("tasks").output
                 let file = FilePath(
@@ -85,7 +85,7 @@ struct TasksAddTests {
         }
     }
 
-    /// Rows: the request that the daemon does not answer, and what a command that is interrupted then says.
+    /// Rows: the request without a response, and the output of an interrupted command.
     @Test(arguments: [
         ("PUT ", "interrupted before the daemon was asked for the download"),
         ("POST ", "interrupted before the daemon confirmed the download, which it may continue"),
@@ -138,7 +138,7 @@ struct TasksAddTests {
         let arguments = ["tasks", "add", server.url("/file"), "-o", output.string]
         try await withDaemon(&installed) { installed, _ in
             var program = installed.world.program
-            // The last word of a wrapper is the program.
+            // The last word of a wrapper is the path of the program.
             program.wrapper =
                 Array(program.wrapper.dropLast()) + [
                     "/usr/bin/strace", "-f", "-qq", "-y", "-o", trace.string, "-e", "signal=none",
@@ -157,7 +157,7 @@ struct TasksAddTests {
         #expect(first < (try #require(removal, "\(calls)")), "\(calls)")
     }
 
-    /// A server that is away for a while takes nothing from what has been received.
+    /// A server that is unavailable for a while does not reduce the received bytes.
     @Test func anAttemptWithoutAResponseKeepsWhatIsShown() async throws {
         var installed = try await Installed()
         let server = installed.world.server
@@ -183,7 +183,7 @@ struct TasksAddTests {
         server.answer("/none", with: .status(404))
         server.answer("/slow", with: .content(Self.content).stalled(after: 3))
         try await withDaemon(&installed) { installed, client in
-            // A session of an application, with a download that has ended too.
+            // A session of an application, with a download that has ended, too.
             try await client.makeSession("application", configuration: SessionConfiguration())
             let other = TransferRequest(token: "t", kind: .download, url: server.url("/file"))
             let foreign = try await client.createTasks([other], in: "application")[0]

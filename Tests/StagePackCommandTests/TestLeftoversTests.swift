@@ -8,7 +8,7 @@ import Testing
 @Suite(.directory)
 struct TestLeftoversTests {
     private let place: Directory
-    /// A number that no process has: it is the kernel's limit.
+    /// A process ID that no process has: the kernel's maximum.
     private let dead = 4_194_304
 
     init() throws { place = try TemporaryDirectory.required() }
@@ -71,7 +71,7 @@ struct TestLeftoversTests {
                 && chmod 0777 shared && chown 23456 theirs "\(dead)-1" \
                 && ln -s ../own sticky/link && chown -h 23456 sticky/link
             """
-        // Through the link that another user has made; then the directories themselves.
+        // The first run uses the link that another user made; the second one the directories themselves.
         try await removeLeftovers(matching: "sticky/link/*", after: setup)
         #expect(remaining(in: ["own", "theirs", "shared", "sticky", "."]).count == 5)
         try await removeLeftovers(matching: "*/*")

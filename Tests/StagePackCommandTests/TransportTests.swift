@@ -5,10 +5,10 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Over which transports the program believes a manifest, with a proxy between it and the servers.
+/// Transports over which the program trusts a manifest, with a proxy between it and the servers.
 @Suite(.server, .directory)
 struct TransportTests {
-    /// A world whose proxy is the server: it answers for every other host.
+    /// A world in which the server is also the proxy: it responds for every other host.
     private func proxied() throws -> World {
         var world = try World()
         try world.publish(try .small(.aurora))
@@ -35,7 +35,7 @@ struct TransportTests {
     @Test func aProxyDoesNotAnswerForThisMachine() async throws {
         let world = try proxied()
         let manifest = try world.manifest(of: [try .small(.aurora)])
-        // Nothing listens there.
+        // Nothing listens on this port.
         let url = "http://127.0.0.1:9/manifest.json"
         world.server.answer(url, with: .content(manifest))
         let source = world.source(manifest: url)
@@ -44,9 +44,10 @@ struct TransportTests {
         #expect(world.server.requests.isEmpty)
     }
 
-    /// Asks for a manifest of `localhost.`, which the machine's own table takes for an address.
+    /// Requests a manifest from `localhost.`, which the machine's own table resolves to an address.
     ///
-    /// The test has its own network, with an address outside of the loopback range that also answers.
+    /// The test has its own network, with an address outside of the loopback range that also
+    /// responds.
     @Test(
         .rootInMountNamespace,
         arguments: [("127.0.0.1", true), ("::1", true), ("198.51.100.1", false)]
@@ -93,7 +94,7 @@ struct TransportTests {
         #expect(!FileStatus.exists(world.container))
     }
 
-    /// Offers TLS up to a version, and writes down its port.
+    /// Offers TLS up to a version, and writes its port to a file.
     private static let oldServer = """
         import socket, ssl, sys, warnings
         warnings.simplefilter("ignore")

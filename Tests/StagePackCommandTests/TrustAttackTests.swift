@@ -7,8 +7,8 @@ import StageTrust
 import SystemPackage
 import Testing
 
-/// The attacks that the specification of The Update Framework lists (section 1.5.2), by mirrors, by the network
-/// and by programs of this machine, on metadata and manifest.
+/// The attacks in the specification of The Update Framework (section 1.5.2), by mirrors, by the network and by programs of this
+/// machine, on metadata and manifest.
 @Suite(.server, .directory)
 struct TrustAttackTests {
     /// A world in which version 1 is staged.
@@ -38,7 +38,7 @@ struct TrustAttackTests {
         )
     }
 
-    /// A file that has no end is left at the limit on its length.
+    /// A file without an end is downloaded only up to the limit of its length.
     @Test(arguments: ["metadata/timestamp.json", "metadata/2.snapshot.json", "manifest"])
     func endlessData(_ name: String) async throws {
         var world = try await SignedWorld()
@@ -53,7 +53,7 @@ struct TrustAttackTests {
 
     @Test func fastForwardIsRecoveredFromByNewKeys() async throws {
         var world = try await staged()
-        // An attacker with the keys of timestamp and snapshot gives them versions that no publisher reaches.
+        // An attacker with the keys of timestamp and snapshot signs versions that no publisher reaches.
         world.repository.timestamp.version = 1 << 40
         world.repository.snapshot.version = 1 << 40
         try world.repository.publish([.snapshot, .timestamp])
@@ -189,7 +189,7 @@ struct TrustAttackTests {
         world.repository.targets["targets"]?.signers = stolen
         try world.publish(try .small(.aurora, version: 3))
         try await world.refuse("is not signed as version 3 of 'root' demands")
-        // A server that does not give the later roots any more changes nothing.
+        // A server that no longer serves the later roots has no effect.
         world.server.answer("/signed/metadata/2.root.json", with: .status(404))
         world.server.answer("/signed/metadata/3.root.json", with: .status(404))
         try await world.refuse("is not signed as version 3 of 'root' demands")
@@ -242,7 +242,7 @@ struct TrustAttackTests {
     }
 }
 
-/// Changes of another program in the container.
+/// Changes by another program in the container.
 @Suite(.server, .directory)
 struct StoredTrustTests {
     private func staged() async throws -> SignedWorld {
@@ -258,7 +258,7 @@ struct StoredTrustTests {
         return world
     }
 
-    /// Metadata that is damaged is fetched again, and is not believed without a server.
+    /// Damaged metadata is downloaded again, and is not trusted without a server.
     @Test(arguments: ["timestamp.json", "snapshot.json", "targets.json", "root/2.json"])
     func storedMetadataIsNotBelieved(_ name: String) async throws {
         let world = try await staged()
@@ -270,7 +270,7 @@ struct StoredTrustTests {
         try Directory.open(path.removingLastComponent())
             .write(bytes, to: role, durably: false)
         let offline = try await world.run("plan", "--offline")
-        // The root that follows the registered one has the same keys here: without it all is valid.
+        // The root after the registered one has the same keys here: without it, all metadata is valid.
         #expect(offline.status == (name.hasPrefix("root") ? 0 : 17), "\(offline)")
         try await world.succeed()
         #expect(try await world.run("plan", "--offline").status == 0)
@@ -296,7 +296,7 @@ struct StoredTrustTests {
         #expect(text?.contains("\"version\" : 9") == false)
     }
 
-    /// A stored manifest that the metadata does not name is said to be damaged, not the publisher's fault.
+    /// A stored manifest that differs from the metadata is reported as damaged, not as the publisher's fault.
     @Test func aStoredManifestThatWasChangedIsNamed() async throws {
         let world = try await staged()
         let application = world.installed.registration.application
@@ -319,7 +319,7 @@ struct StoredTrustTests {
         #expect(try await world.run("doctor").status == 0)
     }
 
-    /// Without a server the manifest that was verified last holds, and its age is said.
+    /// Without a server, the last verified manifest is used, and its age is printed.
     @Test(arguments: [Answer.status(503), Answer.dropped])
     func whatWasVerifiedLastHoldsWithoutAServer(_ answer: Answer) async throws {
         let world = try await staged()
@@ -414,7 +414,7 @@ struct TrustReportTests {
         try await world.succeed()
         let doctor = try await world.run("doctor")
         #expect(doctor.status == 0, "\(doctor)")
-        // The time since which the registered root is there is not known, that of the others is.
+        // The time at which the registered root was stored is not known; the times of the others are.
         #expect(doctor.output.contains("note: trust of net.example.wallpaper: the root metadata"))
         #expect(!doctor.output.contains("the timestamp metadata expires soon"))
     }

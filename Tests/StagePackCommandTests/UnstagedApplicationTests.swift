@@ -82,7 +82,7 @@ struct UnstagedApplicationTests {
         }
     }
 
-    /// Before any run, and after one whose manifest the server did not have.
+    /// Before any run, and after a run whose manifest the server did not have.
     @Test func aManifestThatWasNotAcceptedYetIsNamed() async throws {
         for isAfterRun in [false, true] {
             let pack = try await run("info", "aurora")

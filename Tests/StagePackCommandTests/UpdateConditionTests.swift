@@ -9,7 +9,7 @@ import StagingService
 import SystemPackage
 import Testing
 
-/// Conditions of network and power for periodic runs, where no daemon answers.
+/// Conditions of network and power for periodic runs without a daemon.
 @Suite(.server, .directory, .mockBus, .timeLimit(.minutes(5)))
 struct UpdateConditionTests {
     private let bus: MockBus

@@ -45,7 +45,7 @@ struct WhyTests {
         )
     }
 
-    /// A run that is about other packs leaves the last decision as it was, the count of failures included.
+    /// A run for other packs leaves the last decision unchanged, including the count of failures.
     @Test func eachPackKeepsItsOwnLastDecision() async throws {
         var world = try World()
         let ids = try ["early", "late", "rare"].map { try PackID($0) }
@@ -111,7 +111,7 @@ struct WhyTests {
         )
     }
 
-    /// The reason of a pack for which no manifest was there is the failure to have one.
+    /// If no manifest was available, the decision about each pack has the manifest's failure as its reason.
     @Test func whatFailedBeforeTheManifestIsTheReasonOfEachPack() async throws {
         var world = try World()
         try world.publish(try .small(.aurora), try .small(try PackID("oceans")))
@@ -133,7 +133,7 @@ struct WhyTests {
         #expect(one.hasSuffix("ocean: nothing was decided yet; did you mean 'oceans'?\n"), "\(one)")
     }
 
-    /// People read local times, programs those of RFC 3339.
+    /// 'why' prints local times for people, and times of RFC 3339 for programs.
     @Test(.mountNamespace)
     func timesAreLocalForPeopleAlone() async throws {
         var world = try World()

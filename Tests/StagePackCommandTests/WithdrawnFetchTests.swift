@@ -11,10 +11,10 @@ import StagingService
 import SystemPackage
 import Testing
 
-/// Fetches of applications that are cancelled while a daemon records them.
+/// Fetches that applications cancel while a daemon records them.
 @Suite(.apart, .server, .directory, .timeLimit(.minutes(5)))
 struct WithdrawnFetchTests {
-    /// Returns a fetcher that starts `stagepack` with the surroundings of an installed one.
+    /// Returns a fetcher that starts `stagepack` in the environment of an installed application.
     private func command(of installed: Installed) throws -> CommandFetcher {
         let program = installed.world.program
         let variables = program.environment.map { "\($0.key)=\($0.value)" }

@@ -7,7 +7,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Stagings that the daemon is not to carry out any more: of packs that were removed, and of a command that withdraws its own.
+/// Stagings that the daemon must not carry out any more: of removed packs, and of a command that withdraws its own.
 @Suite(.apart, .server, .directory, .timeLimit(.minutes(10)))
 struct WithdrawnStagingTests {
     @Test(arguments: StagingWorld.Kind.allCases)
@@ -46,12 +46,12 @@ struct WithdrawnStagingTests {
             "--app",
             "net.example.wallpaper"
         )
-        // The container as the program names it.
+        // The container's path in the output of the program.
         let place = try #require(staged.output.ranges(of: "/net.example/").last)
         let container = String(staged.output[..<place.upperBound].dropLast())
         try await withDaemon(world) { client in
             let id = try await client.stage([world.pack, "other"], of: world.installed) { order in
-                // Nothing answers there: the task waits, and is there to be looked at.
+                // Nothing listens there: the task waits, so that the test can inspect it.
                 order.manifests = ["http://127.0.0.1:9/manifest.json"]
                 order.application = nil
                 order.container = container
@@ -149,7 +149,7 @@ struct WithdrawnStagingTests {
             let fetch = ["fetch"] + words
             try await poll("no worker continues it") { world.contentRequests == 2 }
             let fetched = try await program.run(fetch) { running in
-                // The answer of the daemon may be on its way, and a worker has to end.
+                // The daemon's response may be in transit, and a worker takes time to end.
                 try await poll("the daemon has no other task") {
                     try await client.tasks().contains { $0.id != task }
                 }
@@ -178,7 +178,7 @@ struct WithdrawnStagingTests {
         let json = why.output.filter { !$0.isWhitespace }
         #expect(json.contains("\"failures\":0,"), "\(why)")
         #expect(json.contains("\"problem\":{"), "\(why)")
-        // No run fetches it.
+        // No later run fetches the pack.
         let text = try await world.installed.run("why", world.pack)
         #expect(text.output.contains("again: when it is asked for\n"), "\(text)")
     }

@@ -6,10 +6,10 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Workers of the daemon that were taken over by what a server has sent.
+/// Workers of the daemon that a server's content has compromised.
 @Suite(.server, .directory, .timeLimit(.minutes(5)))
 struct WorkerSandboxTests {
-    /// A process outside of the sandbox with what an attacker would like to have, which starts the attacker.
+    /// A process outside of the sandbox, with data that an attacker would look for, which starts the attacker.
     private static let bystander = """
         import os, socket, subprocess, sys
         program, place, version, inner = sys.argv[1:]

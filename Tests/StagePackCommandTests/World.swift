@@ -7,9 +7,9 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// A publisher's server and a container, and the program between them.
+/// A publisher's server, a container, and the program that uses them.
 ///
-/// The suites that make one have the traits `.server` and `.directory`.
+/// Suites that create one have the traits `.server` and `.directory`.
 struct World {
     let server: TestServer
     let directory: Directory
@@ -37,7 +37,7 @@ struct World {
         ["--manifest", manifest ?? manifestURL, "--container", container.string]
     }
 
-    /// The text with words in place of what differs from run to run.
+    /// The text with placeholders for parts that differ from run to run.
     func masked(_ text: String) -> String {
         text.replacing(server.baseURL, with: "SERVER")
             .replacing(String(server.baseURL.dropFirst("http://".count)), with: "ADDRESS")
@@ -50,7 +50,7 @@ struct World {
             )
     }
 
-    /// Serves the packs and a manifest of them, one revision after the one before; `change` changes how the archives are sent.
+    /// Serves the packs and their manifest, with the next revision; `change` modifies the responses for the archives.
     mutating func publish(
         _ packs: SamplePack...,
         changing change: (Answer) -> Answer = { $0 }
@@ -58,7 +58,7 @@ struct World {
         try publish(packs, changing: change)
     }
 
-    /// Serves the packs and a manifest of them, one revision after the one before; `change` changes how the archives are sent.
+    /// Serves the packs and their manifest, with the next revision; `change` modifies the responses for the archives.
     mutating func publish(
         _ packs: [SamplePack],
         changing change: (Answer) -> Answer = { $0 }
@@ -68,7 +68,7 @@ struct World {
         for pack in packs { server.answer(pack.path, with: change(.content(pack.archive))) }
     }
 
-    /// The manifest of the packs, of the revision that is published next.
+    /// The manifest of the packs, with the revision that is published next.
     func manifest(of packs: [SamplePack]) throws -> [UInt8] {
         Manifest(
             application: try ApplicationID("net.example.wallpaper"),
@@ -77,7 +77,7 @@ struct World {
         ).json()
     }
 
-    /// Runs the program on the container: the command, then where things are, then the rest.
+    /// Runs the program on the container: the command, the options for manifest and container, then the other arguments.
     func run(
         _ arguments: String...,
         body: @escaping @Sendable (Program.Running) async throws -> Void = { _ in }
