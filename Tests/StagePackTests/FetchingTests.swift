@@ -8,13 +8,13 @@ import SystemPackage
 import Testing
 import WallpaperStore
 
-/// Packs that a fetcher of the test's brings.
+/// Packs that a fetcher of the test stages.
 @Suite(.directory) struct FetchingTests {
     let container: SampleContainer
 
     init() throws { container = try SampleContainer() }
 
-    /// A store whose fetcher publishes the pack, its fetches counted.
+    /// A store whose fetcher publishes the pack, and counts its fetches.
     private func publishingStore(_ count: Count = Count()) -> PackStore {
         let fetcher = SampleFetcher { [container] id, path, report in
             #expect(path == container.path)
@@ -25,7 +25,7 @@ import WallpaperStore
         return PackStore(containers: [container.path, "/nowhere"], fetcher: fetcher)
     }
 
-    /// A number that tasks count.
+    /// A counter for concurrent tasks.
     private final class Count: Sendable {
         private let value = Mutex(0)
 
@@ -113,7 +113,7 @@ import WallpaperStore
         #expect(count == 64)
     }
 
-    /// A pack that waits sends no update until it goes on.
+    /// A waiting pack sends no update until it continues.
     @Test func progressOfAnotherPackHidesNoWait() async throws {
         let (blocked, block) = AsyncStream.makeStream(of: Void.self)
         let (begun, beginning) = AsyncStream.makeStream(of: Void.self)

@@ -6,8 +6,8 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Requests for locks of a container, which wait in the kernel: a process that polled might never find a lock free while
-/// another process takes it again and again.
+/// Requests for locks of a container, which wait in the kernel: a process that polls might never find a lock free
+/// while another process takes it repeatedly.
 @Suite(.directory, .timeLimit(.minutes(5))) struct LockRequestTests {
     private static let timeout = Duration.seconds(200)
     private let sample: SampleContainer
@@ -18,7 +18,7 @@ import Testing
         container = try Container.make(sample.path)
     }
 
-    /// Waits until a request for the lock on a file waits in the kernel.
+    /// Waits until a request for the lock on a file is blocked in the kernel.
     private func waitForRequest(of name: String) async throws {
         let status = try #require(try container.root.status(FilePath(name)))
         try await poll("no request waits in the kernel") { try status.hasWaitingLockRequest() }

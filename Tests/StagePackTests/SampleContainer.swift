@@ -12,7 +12,7 @@ extension PackID {
     static let levels = PackID(unchecked: "levels")
 }
 
-/// Containers in the directory of the running test, published to without a program.
+/// Containers in the directory of the running test, to which the test publishes without a program.
 struct SampleContainer {
     let path: FilePath
 
@@ -21,7 +21,7 @@ struct SampleContainer {
         path = try TemporaryDirectory.required().path.appending(name)
     }
 
-    /// Publishes a version of a pack with one text in each file.
+    /// Publishes a version of a pack; each file has one text as its content.
     func publish(_ id: PackID, version: Int, _ files: [FilePath.Component: String]) throws {
         let container = try Container.make(path)
         let lock = try waitForLock(id, in: container)
@@ -45,7 +45,7 @@ struct SampleContainer {
         _ = try body(container, try waitForLock(id, in: container))
     }
 
-    /// Keeps a manifest that offers the pack as an indexed one, and single files of its version.
+    /// Stores a manifest that offers the pack as an indexed pack, and single files of its version.
     func keepSingleFiles(of id: PackID, _ files: [FilePath.Component: String]) throws {
         let container = try Container.make(path)
         let digest = Digest(bytes: [UInt8](repeating: 7, count: Digest.byteCount))
@@ -103,9 +103,9 @@ extension Directory {
     }
 }
 
-/// A fetcher of a test's, which calls closures in place of a program.
+/// A fetcher that calls closures of the test instead of a program.
 struct SampleFetcher: PackFetcher {
-    /// The work of the fetcher where a store asks for a pack.
+    /// The work of the fetcher for a request of a store.
     typealias Body =
         @Sendable (PackID, FilePath, @escaping @Sendable (FetchProgress) -> Void) async throws
         -> Void

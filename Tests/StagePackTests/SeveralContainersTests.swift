@@ -7,7 +7,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Which of several containers' copies a store hands out.
+/// The choice of a store between the copies of several containers.
 @Suite(.directory) struct SeveralContainersTests {
     let user: SampleContainer
     let system: SampleContainer
@@ -36,7 +36,7 @@ import Testing
         #expect(try store.stagedPacks() == [.aurora, .levels])
     }
 
-    /// A store that has handed out the user's copy does not stay with it.
+    /// A store that has handed out the user's copy may switch to another one later.
     @Test func aNewerVersionOfTheSystemReplacesAUsersCopyThatWasLoadedFirst() throws {
         try user.publish(.aurora, version: 1, ["sky": "user 1"])
         #expect(try sky() == "user 1")
@@ -62,7 +62,7 @@ import Testing
         #expect(try sky() == "user 4")
     }
 
-    /// A rollback takes a version out of use for a container's readers, wherever else it is.
+    /// A rollback prevents a container's readers from using a version, even from another container.
     @Test func aRollbackHoldsAgainstANewerCopyElsewhere() throws {
         try user.publish(.aurora, version: 1, ["sky": "user 1"])
         try user.publish(.aurora, version: 2, ["sky": "user 2"])
@@ -134,9 +134,9 @@ import Testing
     }
 }
 
-/// The rule as a value, at its boundaries.
+/// The precedence rule alone, at its boundaries.
 struct CopyPrecedenceTests {
-    /// A copy and those that it goes before, each with container, version and whether it is pinned.
+    /// A copy and those that it precedes, each with container, version and whether it is pinned.
     private static let order: [(Int, Int?, Bool)] = [
         (0, 1, true), (1, 9, true), (1, 9, false), (0, 8, false), (1, 8, false),
         (0, nil, false), (1, nil, false),

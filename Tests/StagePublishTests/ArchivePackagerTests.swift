@@ -15,7 +15,7 @@ import Testing
 
     /// Reproducible bytes that compress a little.
     private func content(_ count: Int, _ seed: UInt64) -> [UInt8] {
-        // Four bits of each byte, which a compressor makes smaller.
+        // Four random bits in each byte, so that a compressor makes the content smaller.
         noise(count, seed: seed, mask: 0x0F0F_0F0F_0F0F_0F0F)
     }
 
@@ -78,7 +78,7 @@ import Testing
         #expect(Digest(of: third) != Digest(of: second))
     }
 
-    /// Content of which slow compression finds repeats that a fast one misses, though it hardly gets smaller.
+    /// Content in which slow compression finds repeats that fast compression misses, though it hardly gets smaller.
     private func sound(_ seed: UInt64) -> [UInt8] {
         var bytes = noise(800_000, seed: seed)
         for place in stride(from: 400_000, to: bytes.count - 32, by: 4096) {
@@ -163,7 +163,7 @@ import Testing
         )
         #expect(inventory.fileCount == 6)
         #expect(inventory.installedSize == ByteCount(1_990_000))
-        // The text is as small as alone, and two headers are not compressed.
+        // The text is as small as in an archive of its own; the headers of two entries are not compressed.
         let alone = try await pack(files.filter { sounds[$0.key] == nil }, level: 19, as: "text")
         #expect(1_600_000..<1_602_000 ~= bytes.count - alone.count)
     }

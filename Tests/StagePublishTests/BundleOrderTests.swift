@@ -19,7 +19,7 @@ struct BundleOrderTests {
 
     /// Two trees: every other file of the second is new, and the others have changed a little.
     private static let trees = {
-        // Most of the old bundle stays in use, so that it is not packed anew.
+        // Most of the old bundle stays in use, so that it is not repacked.
         var old: [String: [UInt8]] = ["same": noise(1_200_000), "gone": noise(90_000, seed: 2)]
         for number in 0..<5 {
             old["\(number)/changed"] = noise(150_000, seed: UInt64(number + 10))
@@ -44,7 +44,7 @@ struct BundleOrderTests {
         return new.frames.indices.filter { !known.contains(new.frames[$0].digest) }
     }
 
-    /// Returns the same frames with those last that have delta frames.
+    /// Returns the same frames, with the ones that have delta frames at the end.
     private func arranged(_ new: IndexedPack, after old: IndexedPack) throws -> [Int] {
         let made = Set(try store.deltaSet(of: new).frames.map(\.position))
         let fresh = fresh(new.index, after: old.index)
@@ -76,7 +76,7 @@ struct BundleOrderTests {
         let identity = try identity(of: first)
         let second = try await store.package(new, "new", after: first.index)
         let order = try arranged(second, after: first)
-        // In input order, they alternate.
+        // In input order, the frames with and without delta frames alternate.
         let switches = zip(order, order.dropFirst()).filter { $1 != $0 + 1 }
         #expect(switches.count >= 8)
         expect(order, in: second.index, after: 1)
@@ -209,7 +209,7 @@ struct UnfinishedVersionTests {
         #expect(try store.files(of: second.index) == new)
     }
 
-    /// Hidden files of killed runs, and of running ones.
+    /// Temporary files of killed runs, and of running ones.
     @Test(arguments: [true, false])
     func aRunThatIsAloneRemovesFilesOfKilledRuns(isAlone: Bool) async throws {
         _ = try await store.package(["a": noise(1000)], "old")

@@ -72,7 +72,7 @@ struct DeltaFrameMakerTests {
             )
             #expect(Digest(of: content) == expected.digest)
         }
-        // All frames except those without similar content.
+        // The set has all frames except those without similar content.
         let missing = IndexDifference(from: first.index, to: second.index).frames
         let made = Set(set.frames.map(\.position))
         let left = missing.filter { !made.contains($0) }

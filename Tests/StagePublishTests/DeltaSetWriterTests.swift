@@ -92,7 +92,7 @@ struct DeltaSetWriterTests {
         }
         #expect(try objects(of: other) == objects(of: store))
         #expect(try objects(of: other).subtracting(before).count == 2)
-        // Nothing is created again.
+        // No object is created again.
         let inodes = try inodes(of: other)
         let again = try await writer.write(
             to: other.stored(packs[2]),
@@ -181,7 +181,7 @@ struct DeltaSetWriterTests {
             in: store.directory()
         )
         #expect(updates.allSatisfy { $0.delta?.frames != nil })
-        // The order of names has no effect.
+        // The order of names has no effect on the result.
         for (age, pack) in older.enumerated() {
             let path = store.root.path.appending("store").appending(pack.reference.url)
             try File.open(readingRegular: path).setModified(1_800_000_000 - Int64(age))

@@ -15,7 +15,7 @@ struct PatchWriterTests {
 
     init() throws { store = try IndexedStore() }
 
-    /// A file of which every other 4 KiB are other ones in each version.
+    /// A file in which every other 4 KiB differ between versions.
     private func content(_ version: UInt64, group: UInt64) -> [UInt8] {
         var content = noise(200_000, seed: group + 1)
         for place in stride(from: 0, to: content.count - 8192, by: 8192) {
@@ -82,7 +82,7 @@ struct PatchWriterTests {
         #expect(try store.stored(second).reference.deltas == [update.delta])
     }
 
-    /// Decodes a patch as the format has it.
+    /// Decodes a patch according to its format.
     private func decoded(
         _ patch: PackIndex.Patch,
         from old: IndexedPack,
@@ -110,7 +110,7 @@ struct PatchWriterTests {
         }
     }
 
-    /// Addresses that moved cost little, as in a program that was compiled again.
+    /// Moved addresses cost little, as in a recompiled program.
     @Test(arguments: [nil, 3])
     func aProgramIsComparedByteByByte(level: Int?) async throws {
         let trees = [1, 2].map { ["program": program(300_000, version: $0)] }
@@ -176,7 +176,7 @@ struct PatchWriterTests {
         #expect(try #require(whole.first?.delta?.patch).windowSize == ByteCount(changed.count))
     }
 
-    /// Every 48 bytes are followed by a changed one, so that no 64 bytes of the versions are equal.
+    /// Every 49th byte differs, so that the versions have no 64 equal bytes in succession.
     @Test func densePlacesOfAFileAreComparedWithTheSamePlaces() async throws {
         let content = noise(3_000_000, seed: 3)
         var changed = content
@@ -280,7 +280,7 @@ struct PatchWriterTests {
         #expect(try store.names(in: "p") == names)
     }
 
-    /// Stores may be older than patches.
+    /// Stores may have been created before patches existed.
     @Test func aPatchTakesThePlaceOfASetThatIsThere() async throws {
         let first = try await package(1)
         let second = try await store.package(tree(2), "tree", after: first.index) {

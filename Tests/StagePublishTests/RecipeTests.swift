@@ -28,7 +28,7 @@ import Testing
 
     @Test func aRecipeIsReadWithAllItsMembers() throws {
         let json = """
-            // What is packed
+            // The files that a recipe selects
             {
               "assetPackID": "aurora", /* the
               name */

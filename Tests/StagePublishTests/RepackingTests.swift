@@ -7,14 +7,14 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Bundles of earlier versions of which a new version uses little, and many small ones.
+/// Bundles of earlier versions of which a new version uses only a small part, and many small bundles.
 @Suite(.directory)
 struct RepackingTests {
     private let store: IndexedStore
 
     init() throws { store = try IndexedStore() }
 
-    /// A version with two large files, and one without the second that has another one.
+    /// A version with two large files, and another one in which a new file replaces the second.
     private let old = ["a": noise(100_000, seed: 1), "gone": noise(150_000, seed: 2)]
     private let new = ["a": noise(100_000, seed: 1), "b": noise(70_000, seed: 3)]
 
@@ -59,7 +59,7 @@ struct RepackingTests {
     @Test func aBundleOfWhichLittleIsUsedIsNotNamed() async throws {
         let (first, second) = try await versions(in: store)
         #expect(try store.files(of: second.index) == new)
-        // The new frames, and then the copied ones in a bundle of their own.
+        // The bundles contain the new frames, and then the copied ones separately.
         #expect(second.index.bundles.map(\.size) == [70_000, 100_000])
         #expect(second.newBytes == ByteCount(70_000))
         #expect(second.repackedBytes == ByteCount(100_000))
@@ -162,7 +162,7 @@ struct RepackingTests {
         let again = try await store.package([:], "new", after: second.index)
         #expect(again.index == second.index && again.repackedBytes == .zero)
         #expect(try store.names(in: "b") + store.names(in: "i") == before)
-        // Another name is a change.
+        // A file with another name counts as changed.
         var renamed = new
         renamed["c"] = renamed.removeValue(forKey: "a")
         let third = try await store.package(renamed, "renamed", after: second.index)
@@ -227,7 +227,7 @@ struct RepackingTests {
         #expect(packs.allSatisfy { $0.index.bundles.count <= 17 })
         let last = try #require(packs.last)
         #expect(try store.files(of: last.index) == files)
-        // Half of the bundles are left alone, so that only some versions copy.
+        // Half of the bundles do not count as little used, so that only some versions copy.
         let copied = packs.filter { $0.repackedBytes > .zero }
         #expect(copied.count == 3)
         let bytes = copied.reduce(ByteCount.zero) { $0 + $1.repackedBytes }

@@ -29,7 +29,7 @@ struct RepeatedPackagingTests {
             }
             for entry in try directory.entries() {
                 let name = entry.path
-                // A file that replaces it has another inode, even within the same second.
+                // A replacement has another inode, even within the same second.
                 let status = try #require(try directory.status(name))
                 objects["\(folder)/\(name)"] = Object(
                     inode: status.inode,
@@ -51,7 +51,7 @@ struct RepeatedPackagingTests {
         #expect(try objects(of: store) == before)
     }
 
-    /// The file changes all the time: in most runs between the digest of the whole and the frames.
+    /// The file changes continuously: in most runs, between the computation of its digest and that of its frames.
     @Test func aLargeFileThatChangesHasTheContentOfItsDigestOrNone() async throws {
         let store = try IndexedStore()
         let path = try TemporaryDirectory.required().path.appending("tree").appending("log")
@@ -60,7 +60,7 @@ struct RepeatedPackagingTests {
             var number: UInt8 = 0
             while !cancellation.isRequested {
                 number &+= 1
-                // Missing until the first run, and replaced by each.
+                // The file is missing until the first run, and each run replaces it.
                 guard let file = try? FileDescriptor.open(path, .writeOnly) else { continue }
                 _ = try? file.writeAll(toAbsoluteOffset: 1_000_000, [number])
                 try? file.close()

@@ -15,7 +15,7 @@ struct SimilarRunSearchTests {
         )
     }
 
-    /// Runs of any content are in order, and lie within both sides.
+    /// For any content, the runs are in order, and lie within both versions.
     @Test(arguments: 0..<40 as Range<UInt64>)
     func runsAreInOrderAndInRange(seed: UInt64) throws {
         var numbers = SeededGenerator(seed: seed)
@@ -63,7 +63,7 @@ struct SimilarRunSearchTests {
         #expect(found(in: noise(13), after: noise(13))?.count == 1)
     }
 
-    /// Each place of content that repeats itself is found again and again: the time must not grow with the square.
+    /// In repetitive content, each position is found repeatedly: the time must not grow quadratically.
     @Test(.timeLimit(.minutes(3)), arguments: [6, 101])
     func contentThatRepeatsItselfTakesNoLonger(period: Int) throws {
         let part = noise(period)

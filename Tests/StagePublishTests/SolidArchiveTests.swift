@@ -66,7 +66,7 @@ struct SolidArchiveTests {
             let pack = try await store.package(films, "films \(level)", after: old.index) {
                 $0.level = level
             }
-            // The film that is gone lies between the frames.
+            // The removed film was between the frames of the others.
             archives.append(pack.archive)
             #expect(pack.archive != nil)
         }
@@ -79,17 +79,17 @@ struct SolidArchiveTests {
         let again = try await store.package(files, "two") { $0.level = 3 }
         #expect(again.archive == first)
         #expect(try self.inode(of: first) == inode)
-        // Regardless of the packager and its level.
+        // The archive does not depend on the packager and its level.
         let better = try await store.package(files, "three") { $0.level = 1 }
         #expect(better.archive == first)
-        // An archive with other bytes than its name says is created again.
+        // An archive whose content does not match its name is created again.
         let name = try #require(FilePath(first.url).lastComponent)
         try store.directory("a").write([1, 2, 3], to: name, durably: false)
         #expect(try await store.package(files, "four").archive == first)
         #expect(Digest(of: try store.bytes(first.url)) == first.digest)
     }
 
-    /// The index as a client needs it that has unpacked the archive.
+    /// The delta leads to the index that a client needs after it has unpacked the archive.
     @Test func theIndexIsADeltaFromTheFilesOfTheArchive() async throws {
         let pack = try await store.package(files, "one")
         let delta = try #require(pack.reference.fileTableDelta)

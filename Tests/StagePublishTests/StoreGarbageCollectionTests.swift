@@ -69,7 +69,7 @@ struct StoreGarbageCollectionTests {
         let offered = try manifest(versions[1])
         let found = try await collect(offered)
         #expect(found.removed.objects == 0)
-        // The first index, and the index and bundle of the third version.
+        // Three objects wait: the first index, and the index and bundle of the third version.
         #expect(found.waiting.objects == 3)
         #expect(found.used.objects == all.count - 3)
         let early = try await collect(offered, after: 30 * day - 1)
@@ -205,7 +205,7 @@ struct StoreGarbageCollectionTests {
         #expect(try names().filter { $0.hasPrefix("d/") || $0.contains(".from.") } == [])
     }
 
-    /// A set that was unused for almost the whole time, and will be named again.
+    /// The set was unused for almost the whole time limit, and will be named again.
     @Test func aSetThatIsAskedForAgainWaitsAnew() async throws {
         let versions = try await versions()
         _ = try await collect(try manifest(versions[2]))

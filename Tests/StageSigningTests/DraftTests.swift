@@ -7,7 +7,7 @@ import StageTrust
 import SystemPackage
 import Testing
 
-/// Signatures that wait for others.
+/// Metadata that still lacks signatures.
 @Suite(.directory)
 struct DraftTests {
     @Test func aTimerKeepsWhatWaitsForSignatures() throws {

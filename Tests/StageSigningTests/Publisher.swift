@@ -7,7 +7,7 @@ import StageTrust
 import SystemPackage
 import Testing
 
-/// A publisher's directory, and a client of it.
+/// A publisher's directory, and a client that reads it.
 final class Publisher {
     let directory: Directory
     /// The reference time of publisher and client.

@@ -49,7 +49,7 @@ struct SigningRunTests {
         #expect(
             try publisher.run(key).perform(SigningTasks()).roles.map(\.version) == [1, 1, 2, 2]
         )
-        // Two thirds of 200 days for targets, of 400 for root.
+        // Metadata is renewed after two thirds of its time: 200 days for targets, 400 for root.
         publisher.wait(days: 127)
         #expect(
             try publisher.run(key).perform(SigningTasks()).roles.map(\.version) == [1, 2, 3, 3]
@@ -100,7 +100,7 @@ struct SigningRunTests {
         #expect(published.drafts.isEmpty)
         #expect(try publisher.names(in: "metadata.draft") == [])
         #expect(try publisher.refreshClient() == "one")
-        // A change of the manifest needs two keys again, and is not visible before.
+        // A change of the manifest needs signatures of two keys again, and is not published before.
         try publisher.write("two")
         #expect(try publisher.run(two).perform(.manifest).drafts.map(\.role) == [.targets])
         #expect(try publisher.refreshClient() == "one")
@@ -159,7 +159,7 @@ struct SigningRunTests {
         try publisher.write("one")
         _ = try publisher.run(key).initialize(RootContent(key.key))
         try publisher.write("two")
-        // A directory instead of a file: the run fails there, after it has written earlier files.
+        // A directory at the path of a file makes the run fail there, after it has written earlier files.
         let copy = "\(Digest(of: Array("two".utf8))).manifest.json"
         let path = FilePath(obstacle == "COPY" ? copy : obstacle)
         try publisher.directory.createDirectory(path)

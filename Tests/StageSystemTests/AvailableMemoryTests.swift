@@ -6,13 +6,13 @@ import SystemPackage
 import Testing
 
 struct AvailableMemoryTests {
-    /// More than nothing, and no more than the machine has.
+    /// The limit is more than zero, and at most the machine's memory.
     @Test func theMachineHasALimit() throws {
         let available = AvailableMemory.byteCount()
         #expect(available > 0 && available < 1 << 50)
     }
 
-    /// A limit of the control group counts in both versions of the kernel's trees; the page cache does not.
+    /// A limit of a control group counts in both versions of control groups; the page cache does not.
     @Test(.enabled(if: MemoryGroup.canBeMade))
     func theControlGroupHasALimit() async {
         await #expect(processExitsWith: .success) {
@@ -31,9 +31,9 @@ struct AvailableMemoryTests {
     }
 }
 
-/// A control group with a limit of memory that this process is in.
+/// A control group with a memory limit, which contains this process.
 private struct MemoryGroup {
-    /// The tree of version 1 or 2.
+    /// The mount point of version 1 or 2.
     private var parent: FilePath
     private var path: FilePath
 
@@ -60,7 +60,7 @@ private struct MemoryGroup {
         return nil
     }
 
-    /// Returns the process to the top of the tree, and removes the group.
+    /// Returns the process to the root of the hierarchy, and removes the group.
     func leave() {
         // The group is empty now.
         try? Self.write("0", to: parent.appending("cgroup.procs"))

@@ -17,11 +17,11 @@ struct BlockingWorkTests {
 
     @Test func withoutAThreadTheWorkRunsOnTheCallingOne() async {
         await #expect(processExitsWith: .success) {
-            // The threads of tasks are there before the limit.
+            // Starts the threads of tasks before the limit is set.
             await withDiscardingTaskGroup { group in
                 for _ in 0..<8 { group.addTask { usleep(20_000) } }
             }
-            // Root's threads have no limit.
+            // The limit does not apply to root's threads.
             if geteuid() == 0 { try #require(setuid(61_235) == 0) }
             let processes = __rlimit_resource_t(__RLIMIT_NPROC.rawValue)
             var limit = rlimit()

@@ -4,7 +4,7 @@ import Testing
 @testable import StageSystem
 
 struct ControlGroupTests {
-    /// A line of `cgroup`, one of `mountinfo`, and the directory of the group.
+    /// Rows: a line of `cgroup`, one of `mountinfo`, and the directory of the group.
     @Test(
         arguments: [
             ("0::/user.slice/app", "/ /sys/fs/cgroup", "/sys/fs/cgroup/user.slice/app"),

@@ -4,7 +4,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Programs that answer each line with a line.
+/// Programs that respond to each line with a line.
 @Suite(.directory)
 struct ConversationProgramTests {
     private let directory: Directory

@@ -38,7 +38,7 @@ struct LockFileTests {
         #expect(try directory.entries() == [])
     }
 
-    /// A process that was forked meanwhile has the lock's file open until it executes its program.
+    /// A process that was forked meanwhile keeps the lock's file open until it executes its program.
     @Test func aLockEndsEvenIfAnotherProcessHasItsFileOpen() throws {
         let file = try directory.file(updating: "file", permissions: .privateFile)
         let copy = try FileDescriptor(rawValue: file.descriptor.rawValue).duplicate()
@@ -104,7 +104,7 @@ struct LockFileTests {
         _ = consume lock
     }
 
-    /// A process that takes a lock again and again would take every turn from one that only tries from time to time.
+    /// A process that takes a lock repeatedly would prevent another one, which only tries from time to time, from ever taking it.
     @Test(.timeLimit(.minutes(5)), arguments: [FileLock.Mode.shared, .exclusive])
     func aRequestWaitsInTheKernelUntilTheLockIsFree(mode: FileLock.Mode) async throws {
         let held = try LockFile.attempt(Self.name, in: directory, mode: .exclusive)
@@ -124,7 +124,7 @@ struct LockFileTests {
         #expect(try directory.entries() == [])
     }
 
-    /// Otherwise each request that has ended would keep a thread, for as long as another process has the lock.
+    /// Otherwise, each request that has ended would occupy a thread while another process has the lock.
     @Test func requestsOfAProcessForAFileWaitInOneQueue() throws {
         let queue = try LockQueue.shared(for: try directory.file(updating: "a"))
         let same = try LockQueue.shared(for: try directory.file(updating: "a"))

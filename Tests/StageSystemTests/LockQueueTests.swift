@@ -46,7 +46,7 @@ struct LockQueueTests {
         #expect(queue.count == 0)
     }
 
-    /// A request that has ended keeps neither a place nor the lock, although its thread still waits for it.
+    /// A request that has ended leaves the queue and releases the lock, although its thread still waits for it.
     @Test func aRequestThatEndsLeavesTheQueue() async throws {
         var held: RetriedLock? = try lock()
         #expect(try held?.attempt() == true)
@@ -69,7 +69,7 @@ struct LockQueueTests {
         try await poll("a request that has ended holds the lock") { try other.attempt() }
     }
 
-    /// The thread waits for the lock in the kernel when the request ends, and the owner keeps the file open.
+    /// The thread waits for the lock in the kernel when the request ends, and the owner still has the file open.
     @Test func aLockThatComesAfterItsRequestHasEndedIsReleased() async throws {
         var held: RetriedLock? = try lock()
         #expect(try held?.attempt() == true)

@@ -19,7 +19,7 @@ struct MessageSocketTests {
         let kept = try sendEnd(over: theirs)
         let message = try ours.receive()
         #expect(message == nil)
-        // The other end is open nowhere.
+        // No process has the other end open.
         var request = pollfd(fd: kept.descriptor.rawValue, events: 0, revents: 0)
         #expect(unsafe poll(&request, 1, 10_000) == 1)
         #expect(request.revents & Int16(POLLHUP) != 0)

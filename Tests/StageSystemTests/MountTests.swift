@@ -16,7 +16,7 @@ struct MountTests {
         ("/home", "/", ["rw", "relatime"]), ("/var/lib", "/var", ["rw", "noatime"]),
         ("/var/a b/c", "/var/a b", ["rw", "nosuid", "relatime"]),
         ("/variable", "/", ["rw", "relatime"]),
-        // The later one hides the earlier one.
+        // The later mount hides the earlier one.
         ("/srv/x", "/srv", ["ro", "noatime"]),
     ])
     func aPathIsOnTheLastMountAboveIt(path: String, point: String, options: [String]) {

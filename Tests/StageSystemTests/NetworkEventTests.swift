@@ -36,7 +36,7 @@ struct NetworkEventTests {
         return message(type, Array(([[family, 0]] + numbers).joined()))
     }
 
-    /// An address with a lifetime in seconds; the last bytes are those of the other end and of this one.
+    /// An address with a lifetime in seconds; the last bytes are the addresses of the peer and of this machine.
     private static func address(
         _ type: UInt16 = 20,
         family: UInt8 = 2,
@@ -47,7 +47,7 @@ struct NetworkEventTests {
         last: (UInt8, UInt8) = (1, 1),
         lifetime: UInt32 = 60
     ) -> [UInt8] {
-        // The length of the name is no multiple of four: attributes after it begin at one.
+        // The length of the name is not a multiple of four: the next attribute is aligned to one.
         let parts: [[UInt8]] = [
             [family, prefix, flags, scope], bytes(link), attribute(3, Array("eth0\0".utf8)),
             attribute(1, [198, 51, 100, last.0]), attribute(2, [198, 51, 100, last.1]),
@@ -84,7 +84,7 @@ struct NetworkEventTests {
         #expect(Self.events(in: Self.link()) == [.link(7, isRunning: true)])
         #expect(Self.events(in: Self.link(flags: 1)) == [.link(7, isRunning: false)])
         #expect(Self.events(in: Self.link(17)) == [.removedLink(7)])
-        // The port of a bridge.
+        // An event about a port of a bridge.
         #expect(Self.events(in: Self.link(17, family: 7)) == [])
     }
 
@@ -132,7 +132,7 @@ struct NetworkEventTests {
             Self.route(table: 100),
         ]
         for other in others { #expect(Self.events(in: other) != first, "\(other)") }
-        // A local one, as each address has.
+        // A local route, which each address has.
         #expect(Self.events(in: Self.route(kind: 2)) == [])
     }
 
@@ -158,7 +158,7 @@ struct NetworkEventTests {
         #expect(Self.events(in: first + Self.link()) == [.link(7, isRunning: true)])
     }
 
-    /// A length of zero would lead to the same message again and again.
+    /// A length of zero would make the parser read the same message endlessly.
     @Test(arguments: 0..<16 as Range<UInt32>)
     func aMessageThatIsShorterThanAHeaderIsALoss(length: UInt32) {
         let message: [UInt8] = Self.bytes(length) + Self.message(3, []).dropFirst(4)

@@ -14,7 +14,7 @@ struct TemporaryFileTests {
     }
 
     @Test func aFileThatAKilledProcessLeftIsRemoved() throws {
-        // The others belong to other files.
+        // The other names belong to other files.
         let mark = "0x9y0x9y0x9y"
         let others = [
             ".archive.draft.tmp", ".archive.tar.\(mark).tmp", ".other.\(mark).tmp", "archive",

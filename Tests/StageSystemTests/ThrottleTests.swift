@@ -12,7 +12,7 @@ struct ThrottleTests {
 
         private let isAdding = Atomic(false)
 
-        /// Adds 0, or -1 if another thread is in this call.
+        /// Adds 0, or -1 if another thread is in this function.
         func addAlone() {
             let isAlone = !isAdding.exchange(true, ordering: .acquiring)
             add(isAlone ? 0 : -1)

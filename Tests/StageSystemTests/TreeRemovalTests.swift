@@ -4,12 +4,12 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Removals of trees into which others still write.
+/// Removals of trees while other processes still write into them.
 @Suite(.directory)
 struct TreeRemovalTests {
     /// The decoder of a killed process writes until the kernel ends it, too.
     ///
-    /// The moment that matters is short, between the last look at a directory and its removal.
+    /// The critical time is short, between the last listing of a directory and its removal.
     @Test(arguments: [false, true])
     func aTreeIsRemovedAlthoughItIsWrittenToForAMoment(isTop: Bool) async throws {
         let root = try TemporaryDirectory.required()
@@ -24,7 +24,7 @@ struct TreeRemovalTests {
         }
     }
 
-    /// Creates a file now and then, until the directory is gone.
+    /// Creates files from time to time, until the directory is removed.
     private func write(into directory: Directory) {
         for number in 0..<100 {
             do throws(FileError) {

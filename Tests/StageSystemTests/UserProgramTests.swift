@@ -36,7 +36,7 @@ struct UserProgramTests {
         #expect(try await end(shell(script, in: directory)) == .ended(.exited(0)))
     }
 
-    /// The kernel reaps the children of a process that ignores SIGCHLD, and tells no exit status (wait(2)).
+    /// The kernel reaps the children of a process that ignores SIGCHLD, and reports no exit status (wait(2)).
     @Test func withoutAnExitStatusTheEndIsUnknown() async {
         await #expect(processExitsWith: .success) {
             signal(SIGCHLD, SIG_IGN)

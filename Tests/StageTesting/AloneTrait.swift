@@ -3,14 +3,14 @@ package import Testing
 
 /// Runs tests one after the other.
 ///
-/// For tests that measure a time, or that take what others need, such as all processes of a user: beside others they
-/// would measure the load of the machine, or disturb them. `make test` runs these tests after all others
+/// This is for tests that measure time, or that use a resource that others need, such as all processes of a user: in parallel with
+/// others, they would measure the load of the machine, or disturb them. `make test` runs these tests after all others
 /// (`Scripts/tests-with` finds them by this trait). A plain `swift test` runs one of them at a time.
 package struct AloneTrait: TestTrait, SuiteTrait, TestScoping {
     /// The tests of a suite inherit the trait.
     package let isRecursive = true
 
-    /// Waits for the tests with this trait that are under way, and runs the test.
+    /// Waits for running tests with this trait, and runs the test.
     package func provideScope(
         for test: Test,
         testCase: Test.Case?,

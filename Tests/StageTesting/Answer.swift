@@ -6,7 +6,7 @@
 package struct Answer: Sendable {
     /// The status; `nil` for 200, or for 206, 304 or 416 as the request demands.
     package var status: Int?
-    /// Further header fields, which replace those of the same name that the server makes.
+    /// Further header fields, which replace fields of the same name that the server adds.
     package var fields: [String: String] = [:]
     /// The names, in lower case, of header fields that the server omits.
     package var omittedFields: Set<String> = []

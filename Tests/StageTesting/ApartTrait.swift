@@ -1,10 +1,10 @@
 package import Testing
 
-/// Marks tests that run beside each other, and after all others.
+/// Marks tests that run in parallel with each other, and after all others.
 ///
-/// For tests that act at a moment of what programs do, and would come too late where every processor is busy, and for
-/// those whose programs have to begin their work before a deadline of a few seconds. `make test` finds them by this trait
-/// (`Scripts/tests-with`), as it does those with `.alone`.
+/// This is for tests that act at a certain moment of a program, and would be too late while all processors are busy, and for
+/// tests whose programs must begin their work before a deadline of a few seconds. `make test` finds them by this trait
+/// (`Scripts/tests-with`), like those with `.alone`.
 package struct ApartTrait: TestTrait, SuiteTrait {
     /// The tests of a suite inherit the trait.
     package let isRecursive = true

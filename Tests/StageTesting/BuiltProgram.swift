@@ -5,8 +5,8 @@ import Testing
 
 /// A program that the package builds, as tests start it.
 package enum BuiltProgram {
-    /// The variable that names another directory with the programs than that of the tests, such as one
-    /// with those of the optimiser.
+    /// The variable that names another directory with the programs than that of the tests, such as the release
+    /// build.
     package static let variable = "STAGEPACK_TEST_PROGRAMS"
 
     /// Returns the path of a program: in the directory that ``variable`` names, or else beside the bundle
@@ -26,13 +26,13 @@ package enum BuiltProgram {
         return try executable(folder.appending(name))
     }
 
-    /// Makes the link to `stagepack`, if it is not there.
+    /// Creates the link to `stagepack` if it does not exist.
     ///
-    /// Another process of tests may do the same at this moment.
+    /// Another process of the tests may do the same concurrently.
     private static func makeLink(at path: String) {
         let files = FileManager.default
         guard (try? files.destinationOfSymbolicLink(atPath: path)) == nil else { return }
-        // A daemon of an earlier build, which was a program of its own.
+        // A daemon of an earlier build, which was a separate program.
         try? files.removeItem(atPath: path)
         try? files.createSymbolicLink(atPath: path, withDestinationPath: "stagepack")
     }

@@ -3,7 +3,7 @@ package import StageModel
 
 /// A failure of libarchive while a test's archive was written.
 package struct CompressionError: Error {
-    /// The words of libarchive.
+    /// The message of libarchive.
     package var words: String
 }
 

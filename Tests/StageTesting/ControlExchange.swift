@@ -1,7 +1,7 @@
 package import FoundationEssentials
 import Glibc
 
-/// An answer of the control protocol as it came over the wire.
+/// A response of the control protocol, as the bytes encode it.
 package struct ControlExchange: Sendable {
     /// The status.
     package let status: Int
@@ -10,10 +10,10 @@ package struct ControlExchange: Sendable {
     /// The body, without the framing of chunks.
     package let body: Data
 
-    /// The daemon did not answer.
+    /// The daemon did not respond.
     package struct Silence: Error {}
 
-    /// Asks the daemon at `path`, and reads the answer to the end of the connection.
+    /// Sends a request to the daemon at `path`, and reads the response to the end of the connection.
     package init(_ request: String, body: String? = nil, at path: String) throws {
         guard let connection = Socket.connect(to: path) else { throw Silence() }
         defer { close(connection) }

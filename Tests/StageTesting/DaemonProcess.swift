@@ -32,7 +32,7 @@ package final class DaemonProcess: Sendable {
     /// The daemon of the running test.
     @TaskLocal package static var current: DaemonProcess?
 
-    /// The daemon of the running test, which has to have the trait `.daemon`.
+    /// The daemon of the running test, which must have the trait `.daemon`.
     package static func required() throws -> DaemonProcess {
         try #require(current, "the test needs the trait '.daemon'")
     }
@@ -48,9 +48,9 @@ package final class DaemonProcess: Sendable {
     package var socket: FilePath { directory.appending("control.sock") }
     /// The daemon's state directory.
     package var state: FilePath { directory.appending("state") }
-    /// The file of what the daemon says.
+    /// The file with the daemon's output.
     package var log: FilePath { directory.appending("daemon.log") }
-    /// A client of the daemon, which waits as long as a daemon that was not optimised may take on a busy machine.
+    /// A client of the daemon, with a timeout that permits an unoptimised daemon on a busy machine.
     package var client: ControlClient {
         var client = ControlClient(path: socket.string)
         client.timeout = .seconds(120)
@@ -60,7 +60,7 @@ package final class DaemonProcess: Sendable {
     /// The number of the process that the tests started: the daemon, or the program that started it.
     package var process: Int32? { child.withLock { $0?.id } }
 
-    /// Writes the configuration that the daemon is started with from now on, JSON.
+    /// Writes the configuration, as JSON, for later starts of the daemon.
     package func configure(_ json: String) throws {
         try Directory.open(directory)
             .write(Array(json.utf8), to: "config.json", durably: false)
@@ -77,9 +77,9 @@ package final class DaemonProcess: Sendable {
         }
     }
 
-    /// Makes a directory of the test's own in which all users may make files, as in `/tmp`, and returns its path.
+    /// Creates a directory of the test in which all users may create files, as in `/tmp`, and returns its path.
     ///
-    /// Others reach it after ``letOthersPass()``.
+    /// Other users can reach it after ``letOthersPass()``.
     package func makeOpenDirectory() throws -> FilePath {
         let path = directory.appending("open")
         try Directory.make(path).setMode(FilePermissions(rawValue: 0o1777))
@@ -98,7 +98,7 @@ package final class DaemonProcess: Sendable {
         child.withLock { $0 = process }
     }
 
-    /// Starts the daemon, and returns once it answers.
+    /// Starts the daemon, and returns once it responds.
     package func start(by wrapper: [String] = []) async throws {
         try launch(by: wrapper)
         let deadline = ContinuousClock.now + .seconds(120)
@@ -112,7 +112,7 @@ package final class DaemonProcess: Sendable {
     }
 
     private var answers: Bool {
-        // An error means that the daemon does not answer yet.
+        // An error means that the daemon does not respond yet.
         (try? client.answer(to: .status, timeout: .seconds(5))) != nil
     }
 
@@ -122,7 +122,7 @@ package final class DaemonProcess: Sendable {
     /// Sends the daemon a signal.
     package func send(_ signal: Int32) { child.withLock { $0?.send(signal) } }
 
-    /// Ends the daemon by a signal, and returns how it ended once it has.
+    /// Ends the daemon with a signal, and returns its ``status`` once it has ended.
     @discardableResult
     package func kill(_ signal: Int32 = SIGKILL) async throws -> Int32 {
         send(signal)
@@ -156,13 +156,13 @@ package final class DaemonProcess: Sendable {
     }
 }
 
-/// A process that is killed with its group, and reaped, when the last reference to it is gone.
+/// A process that is killed with its group, and reaped, when the last reference to it is released.
 package final class StartedProcess: Sendable {
     /// The number of the process, and of its group.
     package let id: pid_t
     private let ending = Mutex<Int32?>(nil)
 
-    /// Starts a program, the first of `command`; what it says is added to the file `log`.
+    /// Starts a program, the first of `command`, with its output appended to the file `log`.
     package init(_ command: [String], log: FilePath) throws {
         var actions = unsafe posix_spawn_file_actions_t()
         unsafe posix_spawn_file_actions_init(&actions)
@@ -209,7 +209,7 @@ package final class StartedProcess: Sendable {
     }
 
     deinit {
-        // A tracer that is killed leaves what it traced, so everything in the group goes.
+        // A killed tracer leaves the traced process running, so the whole group is killed.
         Glibc.kill(-id, SIGKILL)
         while ending.withLock({ $0 }) == nil, reap(0) == nil {}
     }
@@ -234,7 +234,7 @@ package final class StartedProcess: Sendable {
             guard unsafe waitpid(id, &status, options) == id else { return nil }
             let signal = status & 0x7F
             ending = signal == 0 ? (status >> 8) & 0xFF : 1000 + signal
-            // Kills the processes that it has left behind.
+            // Kills the remaining processes of the group.
             Glibc.kill(-id, SIGKILL)
             return ending
         }

@@ -10,8 +10,8 @@ import Synchronization
 /// gate.open()
 /// ```
 ///
-/// With it, a test decides when a response goes on. A server that only sends slowly has sent everything before a busy machine gives
-/// the test its turn.
+/// With it, a test decides when a response continues. A server that only sends slowly may have sent everything before a busy
+/// machine runs the test again.
 package final class Gate: Sendable {
     private let group = DispatchGroup()
     private let isOpen = Mutex(false)

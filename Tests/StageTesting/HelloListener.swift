@@ -4,7 +4,7 @@ import Synchronization
 import SystemPackage
 import Testing
 
-/// A listener on this machine that keeps the first bytes of its first connection and answers nothing.
+/// A listener on this machine that keeps the first bytes of its first connection and does not respond.
 package final class HelloListener: Sendable {
     /// The port.
     package let port: Int

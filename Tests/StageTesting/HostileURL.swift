@@ -1,8 +1,8 @@
-/// A URL that parsers are known to read differently, and the server that every decision takes it for.
+/// A URL that parsers interpret differently, and the server that every decision must derive from it.
 package struct HostileURL: Sendable, CustomStringConvertible {
     /// The URL.
     package let text: String
-    /// Scheme, host and port, or `nil` for a URL that is refused.
+    /// Scheme, host and port, or `nil` if the URL must be refused.
     package let origin: String?
 
     /// The URL as tests name it.
@@ -13,10 +13,10 @@ package struct HostileURL: Sendable, CustomStringConvertible {
         self.origin = origin
     }
 
-    /// The URLs, those that are read first.
+    /// All URLs, the accepted ones first.
     package static let all: [HostileURL] = read + refused
 
-    /// URLs that name one server, however they are written.
+    /// URLs that name one server, in unusual spellings.
     package static let read = [
         HostileURL("http://h/", "http://h:80"),
         HostileURL("HTTPS://H.Example/", "https://h.example:443"),
@@ -37,7 +37,7 @@ package struct HostileURL: Sendable, CustomStringConvertible {
         HostileURL("http://[::ffff:127.0.0.1]/", "http://[::ffff:7f00:1]:80"),
     ]
 
-    /// URLs of which programs take different servers, or none.
+    /// URLs for which programs use different servers, or none.
     package static let refused = [
         "http://good@evil@h/", "http://good\\@evil/", "http://h\\.evil/", "http://h\t.evil/",
         "http://h\n.evil/", "http:// h/", " http://h/", "http://h /", "http://u p@h/",

@@ -1,9 +1,9 @@
 import FoundationEssentials
 package import SystemPackage
 
-/// A directory of programs that only root may change, from '/' on, as where a package installs them.
+/// A directory of programs that only root may change, from '/' on, like that of an installed package.
 ///
-/// The daemon launches no other ones. The directory is removed with the last reference. Takes root.
+/// The daemon launches no other programs. The directory is removed with the last reference. Needs root.
 package final class InstalledPrograms: Sendable {
     /// The directory.
     package let path: FilePath

@@ -3,8 +3,8 @@ import Synchronization
 
 /// A listening socket, whose connections a thread accepts.
 ///
-/// It is closed once, by that thread. All tests of a run share one process: a number that is used after it was closed is
-/// the socket of another test.
+/// That thread closes it once. All tests of a run share one process: a descriptor that is used after it was closed may be the socket of
+/// another test.
 final class Listener: Sendable {
     private enum State {
         case accepting
@@ -24,7 +24,7 @@ final class Listener: Sendable {
             while state.withLock({ $0 == .accepting }) {
                 let connection = Glibc.accept(descriptor, nil, nil)
                 guard connection >= 0 else {
-                    // A client that is gone again, or no descriptor at the moment.
+                    // The client has closed the connection again, or no descriptor is available at the moment.
                     if errno == EMFILE || errno == ENFILE { usleep(10_000) }
                     continue
                 }
@@ -32,7 +32,7 @@ final class Listener: Sendable {
                 _ = fcntl(connection, F_SETFD, FD_CLOEXEC)
                 var one: CInt = 1
                 let size = socklen_t(MemoryLayout<CInt>.size)
-                // Answers go out as they are written; the tests work without it.
+                // Responses are sent without delay; the tests also work with one.
                 unsafe _ = setsockopt(connection, CInt(IPPROTO_TCP), TCP_NODELAY, &one, size)
                 body(connection)
             }

@@ -18,7 +18,7 @@ package import Testing
 /// }
 /// ```
 package final class MockBus: Sendable {
-    /// An object whose properties can be set, and with it the service that has it.
+    /// An object whose properties can be set, and the service that exports it.
     package enum Object: String, Sendable, CaseIterable {
         /// `org.freedesktop.NetworkManager`.
         case networkManager
@@ -57,12 +57,12 @@ package final class MockBus: Sendable {
     private let directory: Directory
     private let state = Mutex(State())
 
-    /// The bus of the running test, which has to have the trait ``Testing/Trait/mockBus``.
+    /// The bus of the running test, which must have the trait ``Testing/Trait/mockBus``.
     package static func required() throws -> MockBus {
         try #require(current, "the test needs the trait '.mockBus'")
     }
 
-    /// Makes a bus whose socket is to be in the directory, and does not start it.
+    /// Creates a bus for a socket in the directory, without starting it.
     init(in directory: Directory) throws {
         self.directory = directory
         address = "unix:path=\(directory.path)/bus"
@@ -70,7 +70,7 @@ package final class MockBus: Sendable {
         try directory.write(Array(Self.service.utf8), to: "service.py", durably: false)
     }
 
-    /// Starts the bus, which has no service.
+    /// Starts the bus without services.
     package func start() throws {
         let daemon = try MockProcess([
             "/bin/sh", "-c", Self.daemon, "sh", "\(directory.path)/bus.conf",
@@ -81,7 +81,7 @@ package final class MockBus: Sendable {
 
     /// Kills the bus and its services; its socket stays behind, as after a crash.
     package func kill() {
-        // The processes are waited for without the lock.
+        // The lock is released before the test waits for the processes.
         let state = state.withLock { state in
             defer { state = State() }
             return state
@@ -89,7 +89,7 @@ package final class MockBus: Sendable {
         _ = consume state
     }
 
-    /// Stops the bus in its tracks: connections are accepted, and nothing is answered.
+    /// Suspends the bus: connections are accepted, but receive no responses.
     package func freeze() throws { try send("STOP") }
 
     /// Continues the bus after ``freeze()``.
@@ -135,7 +135,7 @@ package final class MockBus: Sendable {
         _ = try running.readLine()
     }
 
-    /// Runs what fails when a program is missing.
+    /// Runs a closure, and adds a hint to its error if a program is missing.
     private static func explain(
         _ body: () throws(MockProcess.Failure) -> String
     ) throws -> String {

@@ -1,10 +1,10 @@
 import Glibc
 import SystemPackage
 
-/// A program that a test talks to by lines, and that ends when the test does.
+/// A program with which a test exchanges lines, and that ends when the test does.
 ///
-/// Its standard input and output are one socket: it is to end when it reads the end of that, as it
-/// does when the process of the tests dies.
+/// Its standard input and output are one socket: the program must end when it reads the end of the stream, as happens when the
+/// process of the tests ends.
 final class MockProcess: Sendable {
     /// A failure of the program, with a message.
     struct Failure: Error, CustomStringConvertible {
@@ -32,7 +32,7 @@ final class MockProcess: Sendable {
         for standard in CInt(0)...1 {
             unsafe posix_spawn_file_actions_adddup2(&actions, ends[1], standard)
         }
-        // The tests' threads may have blocked signals, which a shell needs to wait for its children.
+        // The tests' threads may have blocked signals that a shell needs to wait for its children.
         var attributes = posix_spawnattr_t()
         unsafe posix_spawnattr_init(&attributes)
         defer { unsafe _ = posix_spawnattr_destroy(&attributes) }
@@ -53,7 +53,7 @@ final class MockProcess: Sendable {
             environ
         )
         guard status == 0 else {
-            // Before everything is set, so 'deinit' does not run.
+            // The properties are not all set yet, so 'deinit' does not run.
             close(ends[0])
             throw Failure(description: "'\(command[0])' cannot run: \(Errno(rawValue: status))")
         }
@@ -61,7 +61,7 @@ final class MockProcess: Sendable {
     }
 
     deinit {
-        // The program reads the end, and ends; nothing depends on how.
+        // The program reads the end of the stream, and exits; its status does not matter.
         close(socket)
         var status: CInt = 0
         while unsafe waitpid(process, &status, 0) < 0, errno == EINTR {}

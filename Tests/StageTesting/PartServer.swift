@@ -38,7 +38,7 @@ package final class PartServer: Sendable {
         "http://\(host):\(port)\(path)"
     }
 
-    /// The signed requests for content of a size, in parts of at most `part` bytes.
+    /// The signed requests for content of `size` bytes, in parts of at most `part` bytes.
     package func targets(for size: Int, part: Int, host: String = "127.0.0.1") -> UploadParts {
         let parts = stride(from: 0, to: size, by: part).enumerated().map { index, start in
             UploadParts.Part(
@@ -61,7 +61,7 @@ package final class PartServer: Sendable {
         state.withLock { $0.pause = UInt32(milliseconds) * 1000 }
     }
 
-    /// Keeps the next answers to completions, which are made, from being sent.
+    /// Discards the responses to the next `count` completions, which are carried out.
     package func loseCompletions(_ count: Int) { state.withLock { $0.lostCompletions = count } }
 
     /// Responds to requests with the text that `body` returns for them, including the head, unless it is `nil`.
@@ -75,13 +75,13 @@ package final class PartServer: Sendable {
     /// The methods of all requests in order.
     package var methods: [String] { requests.map(\.method) }
 
-    /// The numbers of the parts that were answered, in order.
+    /// The numbers of the acknowledged parts, in order.
     package var order: [Int] { state.withLock { $0.order } }
 
-    /// The bytes of bodies of parts that were received, those that came twice included.
+    /// The number of received body bytes of parts, including bytes that were received again.
     package var received: Int { state.withLock { $0.received } }
 
-    /// The object that a completion made.
+    /// The object that a completion created.
     package var object: [UInt8]? { state.withLock { $0.object } }
 
     /// `true` if a client has aborted the upload.
@@ -140,7 +140,7 @@ package final class PartServer: Sendable {
         socket.answer(200, ["ETag: \(tag)"])
     }
 
-    /// An entity tag that has characters which XML escapes.
+    /// An entity tag with characters that XML escapes.
     private static func tag(_ number: Int, _ body: [UInt8]) -> String {
         let sum = body.reduce(UInt64(number)) { ($0 &* 31) &+ UInt64($1) }
         return "\"<\(number)&\(String(sum, radix: 36))>\""
@@ -174,7 +174,7 @@ package final class PartServer: Sendable {
             return state.lostCompletions >= 0
         }
         guard !isLost else { return socket.resetOnClose() }
-        // S3 sends blanks until the object is there.
+        // S3 sends blanks until the object exists.
         let result =
             "  \n<CompleteMultipartUploadResult><ETag>x</ETag></CompleteMultipartUploadResult>"
         socket.answer(200, body: "<?xml version=\"1.0\"?>" + result)

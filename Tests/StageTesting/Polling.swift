@@ -2,7 +2,7 @@ package import Testing
 
 /// Waits until `condition` holds; a test that waits for longer than `limit` fails.
 ///
-/// Five minutes, since hundreds of processes of other tests may have their turn first.
+/// The limit is five minutes, since hundreds of processes of other tests may run before.
 package func poll(
     _ comment: Comment? = nil,
     within limit: Duration = .seconds(300),
@@ -14,9 +14,9 @@ package func poll(
     }
 }
 
-/// Waits until `value` returns a value, and returns that one; a test that waits for longer than `limit` fails.
+/// Waits until `value` returns a value, and returns it; a test that waits for longer than `limit` fails.
 ///
-/// For a state that may pass: a second read after ``poll(_:within:sourceLocation:_:)`` may find the next state.
+/// This is for states that may pass: a second read after ``poll(_:within:sourceLocation:_:)`` may find the next state.
 package func pollForValue<Value>(
     _ comment: Comment? = nil,
     within limit: Duration = .seconds(300),
@@ -35,10 +35,10 @@ package func pollForValue<Value>(
     }
 }
 
-/// Waits until `value` stays the same for `time`, and returns it: that nothing more happens takes some time to see.
+/// Waits until `value` stays the same for `time`, and returns it, to observe that nothing more happens.
 ///
-/// A test that waits for longer than `limit` fails. On a busy machine `value` may only pause, so it is to be compared with a limit and
-/// not with what was expected in the end.
+/// A test that waits for longer than `limit` fails. On a busy machine `value` may only pause, so it must be compared with a limit and
+/// not with the expected final value.
 @discardableResult
 package func pollUntilUnchanged<Value: Equatable>(
     for time: Duration = .milliseconds(300),

@@ -2,9 +2,9 @@ package import SystemPackage
 
 /// Files that tests start as programs.
 ///
-/// execve(2) refuses a file that any process has open for writing (`ETXTBSY`). A child that another thread of the
-/// tests forks has all descriptors of the tests until it executes its own program. So the tests themselves never
-/// open such a file for writing: a program of the system makes it.
+/// execve(2) refuses a file that any process has open for writing (`ETXTBSY`). A child that another thread of the tests forks has all
+/// descriptors of the tests until it executes its own program. So the tests themselves never open such a file for
+/// writing: a program of the system creates it.
 package enum ProgramFile {
     /// Makes an executable file (mode 0755) with the text of a script, in place of a file of that name.
     ///

@@ -1,9 +1,9 @@
 import Glibc
 import Synchronization
 
-/// A socket in front of a daemon's that passes requests and answers on, and loses answers that a test names.
+/// A socket in front of a daemon's that forwards requests and responses, and discards the responses that a test selects.
 ///
-/// The daemon has carried out a request whose answer is lost.
+/// The daemon has carried out a request whose response is lost.
 package final class Relay: Sendable {
     private final class Ends: Sendable {
         let client: CInt
@@ -52,7 +52,7 @@ package final class Relay: Sendable {
         }
     }
 
-    /// Ends the connection of the next `count` requests that begin like this once the daemon has answered.
+    /// Ends the connection of the next `count` requests that begin with `line` once the daemon has responded.
     package func loseAnswers(to line: String, count: Int = 1) {
         state.withLock { $0.lost[line] = count }
     }
@@ -82,7 +82,7 @@ package final class Relay: Sendable {
             return true
         }
         _ = Socket(daemon).send(Array("\(text)\r\n\r\n".utf8) + body)
-        // A client that goes ends the connection to the daemon.
+        // If the client disconnects, the connection to the daemon ends.
         let ends = Ends(client: client, daemon: daemon)
         Thread.start { [self] in
             Socket(client).waitForEnd()
@@ -92,7 +92,7 @@ package final class Relay: Sendable {
         leave(ends)
     }
 
-    /// Ends both connections for the two threads that have them, of which the last closes them.
+    /// Shuts down both connections; the last of the two threads that use them closes them.
     private func leave(_ ends: Ends) {
         for connection in [ends.client, ends.daemon] { shutdown(connection, CInt(SHUT_RDWR)) }
         guard ends.threads.subtract(1, ordering: .acquiringAndReleasing).newValue == 0 else {

@@ -1,6 +1,6 @@
 import Glibc
 
-/// An ``Answer`` worked out for one request.
+/// The head and the body of an ``Answer`` to one request.
 struct Reply {
     private let answer: Answer
     private let body: ArraySlice<UInt8>
@@ -84,7 +84,7 @@ struct Reply {
         Array("\(String(bytes.count, radix: 16))\r\n".utf8) + bytes + Array("\r\n".utf8)
     }
 
-    /// The time of day, as HTTP writes it.
+    /// The current date, in the format of HTTP.
     private static var date: String {
         var now = time(nil)
         var parts = unsafe tm()

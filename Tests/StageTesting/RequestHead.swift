@@ -1,4 +1,4 @@
-/// The head of a request as it came over the wire.
+/// The head of a request, as the bytes encode it.
 package struct RequestHead: Equatable, Sendable {
     /// `GET`, `HEAD` and so on.
     package var method: String
@@ -7,7 +7,7 @@ package struct RequestHead: Equatable, Sendable {
     /// The header fields in order, names in lower case.
     package var fields: [String: String]
 
-    /// Reads a head, or returns `nil` if the text is none.
+    /// Parses a head; returns `nil` if the text is not one.
     init?(_ text: String) {
         let lines = text.split(separator: "\r\n")
         let words = lines.first?.split(separator: " ") ?? []

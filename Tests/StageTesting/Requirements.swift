@@ -3,7 +3,7 @@ import StageSystem
 import SystemPackage
 package import Testing
 
-/// Traits of tests that need rights or programs which not every user or machine has: without them the test is skipped.
+/// Traits of tests that need rights or programs that not every user or machine has: otherwise the test is skipped.
 extension Trait where Self == ConditionTrait {
     /// Only root runs the test, for this reason.
     package static func root(_ reason: Comment) -> Self {
@@ -21,7 +21,7 @@ extension Trait where Self == ConditionTrait {
     /// The test mounts a file system for all processes.
     package static var mountedFileSystems: Self { .root("mounting takes root") }
 
-    /// The test has a network namespace with addresses of its own.
+    /// The test uses a network namespace with separate addresses.
     package static var ownNetwork: Self { .root("a network of the test's own takes root") }
 
     /// The test starts programs in a mount namespace.
@@ -34,19 +34,19 @@ extension Trait where Self == ConditionTrait {
         .enabled("takes root, and a mount namespace") { geteuid() == 0 && canCreateMountNamespace }
     }
 
-    /// The test gives root's programs a '/var/lib' or '/run' of the test's own; other users have theirs in their home.
+    /// The test gives root's programs a separate '/var/lib' or '/run'; other users have these directories in their home.
     package static var mountNamespaceIfRoot: Self {
         .enabled("root needs a '/var/lib' or '/run' of its own") {
             geteuid() != 0 || canCreateMountNamespace
         }
     }
 
-    /// The test confines programs to files.
+    /// The test restricts programs to certain files.
     package static var landlock: Self {
         .enabled("the kernel has no Landlock") { Confinement.supportedVersion > 0 }
     }
 
-    /// The test listens to the kernel, by a socket of a family that netlink(7) names.
+    /// The test receives kernel events, through a socket of a family that netlink(7) names.
     package static func netlink(family: CInt) -> Self {
         .enabled("the system refuses sockets for messages of the kernel") {
             let descriptor = socket(AF_NETLINK, CInt(SOCK_RAW.rawValue), family)
@@ -79,7 +79,7 @@ private let canCreateMountNamespace = succeeds(["/usr/bin/unshare", "-m", "/bin/
 private let canTrace = succeeds(["/usr/bin/strace", "-f", "-o", "/dev/null", "/bin/true"])
 
 private func succeeds(_ command: [String]) -> Bool {
-    // A program that cannot be started is missing.
+    // If the program cannot be started, it is missing.
     guard let process = try? StartedProcess(command, log: "/dev/null") else { return false }
     return process.end() == 0
 }

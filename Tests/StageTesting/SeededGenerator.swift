@@ -1,12 +1,12 @@
-/// Numbers that are the same in each run that begins with the same seed: SplitMix64 (Steele, Lea and
-/// Flood, 2014).
+/// Random numbers that are the same in each run with the same seed: SplitMix64 (Steele, Lea and Flood,
+/// 2014).
 package struct SeededGenerator: RandomNumberGenerator, Sendable {
     private var state: UInt64
 
     /// Begins with a seed.
     package init(seed: UInt64) { state = seed }
 
-    /// The next number, each of 64 bits as likely.
+    /// Returns the next number; all values of 64 bits are equally likely.
     package mutating func next() -> UInt64 {
         state &+= 0x9E37_79B9_7F4A_7C15
         var mixed = state
@@ -16,7 +16,7 @@ package struct SeededGenerator: RandomNumberGenerator, Sendable {
     }
 }
 
-/// Bytes that are the same each time, and that no compression makes smaller.
+/// Returns incompressible bytes, the same for the same seed.
 ///
 /// `mask` is applied to each word of eight bytes: cleared bits make the content compressible.
 package func noise(_ count: Int, seed: UInt64 = 1, mask: UInt64 = .max) -> [UInt8] {
@@ -26,7 +26,7 @@ package func noise(_ count: Int, seed: UInt64 = 1, mask: UInt64 = .max) -> [UInt
     return unsafe words.withUnsafeBytes { unsafe Array($0.prefix(count)) }
 }
 
-/// Files that differ from `content`, and from each other, in a byte of each 8 KiB; their names are numbers.
+/// Returns files that differ from `content`, and from each other, in a byte of each 8 KiB; their names are numbers.
 package func nearCopies(of content: [UInt8], count: UInt8) -> [String: [UInt8]] {
     var files: [String: [UInt8]] = [:]
     for number in 0..<count {

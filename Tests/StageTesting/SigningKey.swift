@@ -2,7 +2,7 @@ package import StageDigest
 package import StageModel
 import StageTrust
 
-/// A key made for one run of the tests, and its entry in metadata.
+/// A key that is generated in each run of the tests, and its entry in metadata.
 package final class SigningKey {
     private let key: PrivateKey
     /// The key as metadata lists it.
@@ -43,7 +43,7 @@ package final class SigningKey {
 }
 
 extension JSONTree {
-    /// The bytes that signatures of the value are computed over.
+    /// The canonical bytes of the value, over which signatures are computed.
     package func canonicalBytes() throws -> [UInt8] {
         try CanonicalJSON.bytes(of: JSONNode(json: Array(text.utf8)))
     }

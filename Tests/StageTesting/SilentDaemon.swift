@@ -1,9 +1,9 @@
 import Glibc
 import Synchronization
 
-/// A process at a daemon's socket that never says a word.
+/// A process at a daemon's socket that sends no responses.
 package final class SilentDaemon: Sendable {
-    /// The point at which it falls silent.
+    /// The point from which it does not respond.
     package enum Silence: CaseIterable, Sendable {
         /// The daemon accepts clients, and reads their requests, but does not respond.
         case afterAccepting
@@ -26,7 +26,7 @@ package final class SilentDaemon: Sendable {
                 connections.withLock { $0.append(connection) }
             }
         case .fullQueue:
-            // The queue is as short as can be (listen(2)), and then full.
+            // The queue has the shortest possible length (listen(2)), and is then filled.
             _ = Glibc.listen(descriptor, 0)
             while let connection = Socket.connect(to: path) {
                 connections.withLock { $0.append(connection) }
@@ -37,7 +37,7 @@ package final class SilentDaemon: Sendable {
     /// Ends all connections.
     package func stop() {
         listener.stop()
-        // Nothing accepts what is in the queue; the thread closes the socket.
+        // Connections in the queue are not accepted; the thread closes the socket.
         if silence == .fullQueue { listener.accept { close($0) } }
         connections.withLock { connections in
             for connection in connections { close(connection) }

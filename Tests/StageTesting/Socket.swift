@@ -39,7 +39,7 @@ struct Socket {
         return listener
     }
 
-    /// Connects to a path, or returns `nil` where that takes waiting.
+    /// Connects to a path, or returns `nil` if the connection would have to wait.
     static func connect(to path: String) -> CInt? {
         let kind = SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue
         let connection = socket(AF_UNIX, CInt(kind), 0)
@@ -53,7 +53,7 @@ struct Socket {
         return connection
     }
 
-    /// Connects to a port of the loopback address, or returns `nil` where nothing listens.
+    /// Connects to a port of the loopback address, or returns `nil` if nothing listens there.
     static func connect(toPort port: Int) -> CInt? {
         let connection = socket(AF_INET, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         var address = sockaddr_in()
@@ -104,8 +104,8 @@ struct Socket {
         return Array(buffered.prefix(count))
     }
 
-    /// Reads up to the empty line that ends a head, or returns `nil` at the end of the connection and where the bytes begin a
-    /// TLS handshake.
+    /// Reads up to the empty line that ends a head, or returns `nil` at the end of the connection and if the bytes begin a TLS
+    /// handshake.
     mutating func readHead() -> String? {
         let mark = Array("\r\n\r\n".utf8)
         while true {
@@ -142,10 +142,10 @@ struct Socket {
         return Array(bytes.prefix(max(count, 0)))
     }
 
-    /// Sends all of the bytes, and returns whether the other side took them.
+    /// Sends all bytes, and returns whether the peer received them.
     func send(_ bytes: [UInt8]) -> Bool { send(bytes[...]) }
 
-    /// Sends all of the bytes, and returns whether the other side took them.
+    /// Sends all bytes, and returns whether the peer received them.
     func send(_ bytes: ArraySlice<UInt8>) -> Bool {
         unsafe bytes.withUnsafeBytes { buffer in
             var sent = 0
@@ -164,7 +164,7 @@ struct Socket {
         }
     }
 
-    /// Passes bytes on to another socket and from it until one of the two ends.
+    /// Forwards bytes in both directions between two sockets until one of them ends.
     func exchange(with other: Socket) {
         let numbers = [descriptor, other.descriptor]
         while true {
@@ -212,7 +212,7 @@ struct Socket {
 }
 
 extension Socket {
-    /// Sends a whole response, and waits until the peer has it.
+    /// Sends a whole response, and waits until the peer has received it.
     func answer(_ status: Int, _ fields: [String] = [], body: String = "") {
         let length = status == 204 ? [] : ["Content-Length: \(body.utf8.count)"]
         let lines = ["HTTP/1.1 \(status) Status"] + fields + length + ["Connection: close"]

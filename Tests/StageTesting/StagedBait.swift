@@ -1,7 +1,7 @@
 package import StageSystem
 package import SystemPackage
 
-/// A file that a daemon says is a finished download, and which is not its to give.
+/// A file that a daemon reports as a finished download, although it must not give it to a client.
 package enum StagedBait: String, CaseIterable, Sendable {
     /// A file in another directory.
     case elsewhere
@@ -9,15 +9,15 @@ package enum StagedBait: String, CaseIterable, Sendable {
     case outByDots
     /// A symbolic link in the daemon's directory.
     case link
-    /// A file of the daemon's directory that has a name elsewhere, too.
+    /// A file of the daemon's directory that has another hard link elsewhere.
     case secondName
     /// No file.
     case directory
     /// A file in a directory that all users may write.
     case openDirectory
 
-    /// Makes the files `staged/1` and `precious` in a directory as the daemon would have them, and
-    /// returns the path that it tells.
+    /// Creates the files `staged/1` and `precious` in a directory as the daemon would, and returns the path that it
+    /// reports.
     package func lay(in directory: Directory) throws -> FilePath {
         let staged = try directory.makeDirectory("staged")
         try directory.write(Self.content, to: "precious", durably: false)

@@ -2,9 +2,9 @@ import StageSystem
 package import SystemPackage
 import Testing
 
-/// A TLS server in front of a test's server of HTTP, with a certificate of an authority of its own.
+/// A TLS server in front of a test's HTTP server, with a certificate of its own authority.
 package final class TLSFront: Sendable {
-    /// The file with the certificate of the authority, which clients are to trust.
+    /// The file with the certificate of the authority, which clients must trust.
     package let certificate: FilePath
     /// The URL of the server, without a slash at its end.
     package let baseURL: String
@@ -12,10 +12,10 @@ package final class TLSFront: Sendable {
     package let port: Int
     private let process: StartedProcess
 
-    /// Starts the server in front of the one at `port`, with its files below `directory`; it ends when the last
-    /// reference goes.
+    /// Starts the server in front of the one at `port`, with its files below `directory`; it ends when the last reference is
+    /// released.
     ///
-    /// `names` are those of the server's certificate (`subjectAltName` of x509v3_config(5)).
+    /// `names` are those in the server's certificate (`subjectAltName` of x509v3_config(5)).
     package init(
         port: Int,
         below directory: FilePath,
@@ -38,7 +38,7 @@ package final class TLSFront: Sendable {
         baseURL = "https://127.0.0.1:\(self.port)"
     }
 
-    /// Makes the certificates, and passes each connection's bytes on in both directions.
+    /// Creates the certificates, and forwards each connection's bytes in both directions.
     private static let script = #"""
         set -e
         make_request() {

@@ -1,4 +1,4 @@
-/// A tar archive built byte by byte, so that it can be wrong in any way.
+/// A tar archive that is built byte by byte, so that tests can make any part of it wrong.
 package struct TarBuilder: Sendable {
     /// The bytes so far.
     package private(set) var bytes: [UInt8] = []
@@ -19,7 +19,7 @@ package struct TarBuilder: Sendable {
         case longTarget = "K"
     }
 
-    /// An entry as its header has it.
+    /// An entry, with the values of its header.
     package struct Entry: Sendable {
         /// The name, in any bytes; at most 100 of them are kept.
         package var name: [UInt8]
@@ -29,11 +29,11 @@ package struct TarBuilder: Sendable {
         package var mode: Int
         /// The bytes that follow the header.
         package var content: [UInt8]
-        /// The size that the header tells; `nil` for the true one.
+        /// The size in the header; `nil` for the actual size.
         package var size: Int?
         /// The target of a link.
         package var target: String
-        /// The type flag, where it is none of the kinds.
+        /// The type flag, if it is none of the kinds.
         package var flag: Character?
 
         /// Creates an entry from its parts.

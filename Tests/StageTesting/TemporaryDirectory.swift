@@ -9,7 +9,7 @@ package struct TemporaryDirectory: Sendable {
     /// The directory of the running test.
     @TaskLocal package static var current: Directory?
 
-    /// The directory of the running test, which has to have the trait ``Testing/Trait/directory``.
+    /// The directory of the running test, which must have the trait ``Testing/Trait/directory``.
     package static func required() throws -> Directory {
         try #require(current, "the test needs the trait '.directory'")
     }
@@ -29,7 +29,7 @@ package struct TemporaryDirectoryTrait: TestTrait, SuiteTrait, TestScoping {
         return memory?.kind == .directory ? "/dev/shm" : "/tmp"
     }
 
-    /// Opens this user's directory for the directories of tests, in which no other user may exchange them.
+    /// Opens this user's directory for directories of tests, in which no other user may replace them.
     private func parent() throws -> Directory {
         let parent = try Directory.open(place)
             .makeDirectory(FilePath("stagepack-tests-\(geteuid())"))
@@ -62,9 +62,9 @@ package struct TemporaryDirectoryTrait: TestTrait, SuiteTrait, TestScoping {
         try await remove(component, from: parent)
     }
 
-    /// Removes a directory in which processes that were just told to end may still write.
+    /// Removes a directory into which processes may still write that were just told to end.
     private func remove(_ name: FilePath.Component, from parent: Directory) async throws {
-        // Many times as fast as the loop below in a debug build, which removes what this leaves.
+        // This is many times as fast as the loop below in a debug build; the loop removes what this leaves.
         try? FileManager.default.removeItem(atPath: parent.path.appending(name).string)
         for _ in 0..<100 {
             guard try !removes(name, from: parent) else { return }
@@ -89,7 +89,7 @@ package struct TemporaryDirectoryTrait: TestTrait, SuiteTrait, TestScoping {
 }
 
 extension Directory {
-    /// Locks the directory while it is open: `Scripts/test-leftovers` removes none that is locked.
+    /// Locks the directory while it is open: `Scripts/test-leftovers` does not remove locked directories.
     package func markAsUsed() throws {
         guard flock(descriptor.rawValue, LOCK_SH) == 0 else { throw Errno(rawValue: errno) }
     }

@@ -5,7 +5,7 @@ import StageSystem
 import Synchronization
 
 extension TestDaemon {
-    /// Does what a request asks for, and returns the answer.
+    /// Performs a request, and returns the response.
     func respond(_ head: RequestHead, _ body: Data) -> [UInt8] {
         let path = head.target.split(separator: "?")[0].split(separator: "/").map(Self.decoded)
         do {
@@ -111,7 +111,7 @@ extension TestDaemon.State {
         }
     }
 
-    /// Returns whether the request lists the task: all, or those with a text as the first part of their tokens.
+    /// Returns whether the request lists the task: all tasks, or those whose tokens have a text as their first part.
     private static func isListed(_ task: TransferTask, by head: RequestHead) -> Bool {
         let query = head.target.split(separator: "?").dropFirst().first ?? ""
         let members = query.split(separator: "&")
@@ -216,7 +216,7 @@ extension TestDaemon.State {
         by change: TransferChange
     ) throws(ControlRefusal) -> TransferTask {
         guard var task = tasks[id] else { throw TestDaemon.isMissing }
-        // A change among several is refused as if it were the only one.
+        // A refused change does not affect the other changes of the request.
         if let refusal = refusals["PATCH /v1/tasks/\(id)"] { throw refusal }
         if Self.hasEnded(task) {
             guard change.state == .cancelled else {

@@ -7,10 +7,10 @@ import Synchronization
 
 /// A daemon that keeps its records in memory, transfers nothing, and does what a test tells it.
 ///
-/// It speaks the control protocol at a socket of its own, and can be stopped and started again with the
-/// records that it had.
+/// It implements the control protocol at a separate socket, and can be stopped and started again with its
+/// records.
 package final class TestDaemon: Sendable {
-    /// A request that came in.
+    /// A received request.
     package struct Request: Equatable, Sendable {
         /// The method and the path with its query: `GET /v1/`.
         package var line: String
@@ -50,7 +50,7 @@ package final class TestDaemon: Sendable {
     /// Creates a daemon that does not run yet.
     package init(path: String) { self.path = path }
 
-    /// Listens, with the records of earlier.
+    /// Starts listening, with the earlier records.
     package func start() throws {
         let listener = Listener(try Socket.listen(at: path))
         state.withLock { $0.listener = listener }
@@ -71,8 +71,8 @@ package final class TestDaemon: Sendable {
         }
     }
 
-    /// Does the next `count` requests that begin like this, ends their connections without an answer, and refuses
-    /// those after them with `refusal`.
+    /// Performs the next `count` requests that begin with `line`, ends their connections without a response, and refuses later ones with
+    /// `refusal`.
     package func leaveUnanswered(
         _ line: String,
         count: Int = 1,
@@ -81,27 +81,27 @@ package final class TestDaemon: Sendable {
         state.withLock { $0.unanswered[line] = (count, refusal) }
     }
 
-    /// Holds requests that begin with `line` back until ``release()``.
+    /// Delays requests that begin with `line` until ``release()``.
     package func hold(_ line: String) { held.change { _ = $0.insert(line) } }
 
-    /// Processes requests that begin with `line` at once, and sends their responses after ``release()``.
+    /// Performs requests that begin with `line` at once, and sends their responses after ``release()``.
     package func holdAnswers(to line: String) { heldAnswers.change { _ = $0.insert(line) } }
 
-    /// Processes the requests that were held back, and sends the responses that were held back.
+    /// Performs the delayed requests, and sends the delayed responses.
     package func release() {
         held.change { $0 = [] }
         heldAnswers.change { $0 = [] }
     }
 
-    /// Refuses all requests that begin like this from now on, or no longer.
+    /// Refuses all requests that begin with `line` from now on; `nil` ends that.
     package func refuse(_ line: String, with refusal: ControlRefusal?) {
         state.withLock { $0.refusals[line] = refusal }
     }
 
-    /// Sends all events to each client that attaches, also those that it has received already.
+    /// Sends all events to each client that attaches, including those that it has received already.
     package func repeatEvents() { state.withLock { $0.repeatsEvents = true } }
 
-    /// Says that finished downloads are in this directory from now on.
+    /// Reports this directory as that of finished downloads from now on.
     package func stage(in directory: String) { state.withLock { $0.staged = directory } }
 
     /// The received requests, without those that only discover the daemon.
@@ -128,7 +128,7 @@ package final class TestDaemon: Sendable {
         state.withLock { $0.sessions[identifier]?.listener != nil }
     }
 
-    /// Forgets a task without a word.
+    /// Removes a task without an event.
     package func forget(_ task: Int64) {
         _ = state.withLock { $0.tasks.removeValue(forKey: task) }
     }
@@ -248,7 +248,7 @@ package final class TestDaemon: Sendable {
         return Array("HTTP/1.1 \(status) x\r\n\(fields)\r\n".utf8) + Array(body)
     }
 
-    /// The answer to a request that is refused.
+    /// The response to a refused request.
     static func answer(_ refusal: ControlRefusal) -> [UInt8] {
         let status =
             switch refusal.code {

@@ -10,7 +10,7 @@ package struct TestRepository {
         package var threshold = 1
         package var version = 0
         package var expiry = TestRepository.now + .days(30)
-        /// The keys that sign, where these are others than the role's.
+        /// The signing keys, if they differ from the role's.
         package var signers: [SigningKey]?
         /// Changes the signed value before it is signed.
         package var edit: (inout JSONTree) -> Void = { _ in }
@@ -65,11 +65,11 @@ package struct TestRepository {
     package var isConsistent = true
     /// The snapshot and the timestamp list lengths and digests.
     package var listsDigests = false
-    /// Keys that the root lists besides those of roles.
+    /// Keys that the root lists in addition to those of roles.
     package var extraKeys: [(id: String, tree: JSONTree)] = []
-    /// The version that the timestamp gives for the snapshot, where that is another.
+    /// The version of the snapshot in the timestamp, if it differs from the snapshot's.
     package var listedSnapshot: Int?
-    /// The versions that the snapshot gives for roles, where these are others.
+    /// The versions of roles in the snapshot, where they differ from the roles'.
     package var listedTargets: [String: Int?] = [:]
     /// Every file published, by its path.
     package private(set) var files: [String: [UInt8]] = [:]

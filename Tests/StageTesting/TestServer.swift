@@ -146,7 +146,7 @@ package final class TestServer: Sendable {
             let piece = Array(String(repeating: repeated, count: pieces).utf8)
             guard socket.send(Array(first.utf8)) else { return false }
             var sent = first.utf8.count
-            // The flood ends after all, so that a client that stores everything fails only its test.
+            // The flood is limited, so that a client that stores everything fails only its test.
             while sent < Answer.Flood.most, socket.send(piece) {
                 sent += piece.count
                 let count = sent

@@ -5,12 +5,12 @@ import Synchronization
 ///
 /// Uploads are created at any path but those below `/uploads/`. Each connection serves one request.
 package final class UploadServer: Sendable {
-    /// A body that is received.
+    /// A partially received body.
     private struct Upload {
         var content: [UInt8] = []
         var size: Int
         var isTus: Bool
-        /// The number of the latest request: those before it add nothing any more.
+        /// The number of the latest request: earlier requests add no more bytes.
         var request = 0
     }
 
@@ -36,7 +36,7 @@ package final class UploadServer: Sendable {
     private let listener: Listener
     private let state = Mutex(State())
 
-    /// Starts a server; without `speaksDraft` it knows nothing of the draft.
+    /// Starts a server; without `speaksDraft`, it does not support the draft.
     package init(speaksDraft: Bool = true) throws {
         let bound = try Socket.listen()
         listener = Listener(bound.listener)
@@ -58,7 +58,7 @@ package final class UploadServer: Sendable {
         state.withLock { $0.pause = isSlow ? UInt32(milliseconds) * 1000 : 0 }
     }
 
-    /// Answers the bodies of requests without credentials with a challenge, and forgets them.
+    /// Responds to bodies of requests without credentials with a challenge, and discards them.
     package func challenge() { state.withLock { $0.isGuarded = true } }
 
     /// Sends `count` interim responses for every 64 KiB of a body.
@@ -69,7 +69,7 @@ package final class UploadServer: Sendable {
         state.withLock { $0.areAnswersHeld = areHeld }
     }
 
-    /// Keeps the next answers to bodies that are complete from being sent.
+    /// Discards the responses to the next `count` complete bodies.
     package func loseAnswers(_ count: Int) { state.withLock { $0.lostAnswers = count } }
 
     /// Responds to requests with the text that `body` returns for them, including the head, unless it is `nil`.
@@ -80,7 +80,7 @@ package final class UploadServer: Sendable {
     /// Forgets all uploads that are not complete.
     package func forget() { state.withLock { $0.uploads = [:] } }
 
-    /// The number of uploads that the server has and that were neither finished nor deleted.
+    /// The number of uploads that were neither finished nor deleted.
     package var unfinished: Int {
         state.withLock { $0.uploads.values.count { $0.content.count < $0.size } }
     }
@@ -94,7 +94,7 @@ package final class UploadServer: Sendable {
     /// The bodies that were complete, in order.
     package var finished: [[UInt8]] { state.withLock { $0.finished } }
 
-    /// The bytes of bodies that were received, those that came twice included.
+    /// The number of received body bytes, including bytes that were received again.
     package var received: Int { state.withLock { $0.received } }
 
     private func serve(_ head: RequestHead, _ socket: inout Socket) {
@@ -159,7 +159,7 @@ package final class UploadServer: Sendable {
         }
     }
 
-    /// Takes the body of a request at the place of its upload.
+    /// Appends the body of a request to an upload.
     private func take(_ head: RequestHead, at place: String, _ socket: inout Socket) {
         let found = state.withLock { state in
             state.uploads[place]?.request += 1
@@ -196,7 +196,7 @@ package final class UploadServer: Sendable {
             if !answers.isEmpty { _ = socket.send(Array(answers.utf8)) }
         }
         if taken < length {
-            // A reset may overtake the interim answer, which the client is to have.
+            // A reset may overtake the interim response, which the client must receive.
             usleep(50_000)
             return socket.resetOnClose()
         }

@@ -2,7 +2,7 @@ package import StageWebSocket
 
 /// Server side of a WebSocket connection (RFC 6455), in a script of ``TestServer``.
 package struct WebSocketPeer: ~Copyable {
-    /// The connection, for bytes that are no frames and for an end without a close frame.
+    /// The connection, for bytes that are not frames and for an end without a close frame.
     package let wire: Wire
     private var machine = WebSocketMachine(role: .server)
 
@@ -30,7 +30,7 @@ package struct WebSocketPeer: ~Copyable {
 
     /// Sends a message.
     package mutating func send(_ message: WebSocketMessage) {
-        // A closed connection takes nothing.
+        // A closed connection accepts no messages.
         try? machine.send(message)
         flush()
     }
@@ -59,7 +59,7 @@ package struct WebSocketPeer: ~Copyable {
 }
 
 extension RequestHead {
-    /// Returns the head of the answer to an opening handshake, which accepts it without compression.
+    /// Returns the head of the response to an opening handshake, which accepts it without compression.
     package func webSocketAnswer(subprotocols: [String] = []) -> [UInt8] {
         let names = [
             "host", "upgrade", "connection", "sec-websocket-key", "sec-websocket-version",
@@ -78,7 +78,7 @@ extension RequestHead {
 }
 
 extension Answer {
-    /// Accepts the opening handshake of a WebSocket connection, and lets `script` use the connection, which ends with it.
+    /// Accepts the opening handshake of a WebSocket connection, and closes the connection when `script` returns.
     package static func webSocket(
         subprotocols: [String] = [],
         _ script: @escaping @Sendable (inout WebSocketPeer) -> Void

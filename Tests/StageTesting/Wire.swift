@@ -1,8 +1,8 @@
 import Glibc
 
-/// A connection on which a request has come, for an answer that is written byte by byte.
+/// A connection on which a request was received, for a response that is written byte by byte.
 ///
-/// The server closes the connection when the script that was given the wire returns.
+/// The server closes the connection when the script that received the wire returns.
 package struct Wire: Sendable {
     /// The request.
     package let request: RequestHead
@@ -13,15 +13,15 @@ package struct Wire: Sendable {
         self.request = request
     }
 
-    /// Sends bytes, and returns whether the client took them.
+    /// Sends bytes, and returns whether the client received them.
     @discardableResult
     package func send(_ bytes: [UInt8]) -> Bool { socket.send(bytes) }
 
-    /// Sends text, and returns whether the client took it.
+    /// Sends text, and returns whether the client received it.
     @discardableResult
     package func send(_ text: String) -> Bool { socket.send(Array(text.utf8)) }
 
-    /// Sends bytes one by one, with a pause after each, until the client has gone.
+    /// Sends bytes one by one, with a pause after each, until the client disconnects.
     package func drip(_ bytes: [UInt8], pause: UInt32) {
         for byte in bytes {
             guard socket.send([byte]) else { return }
@@ -35,13 +35,13 @@ package struct Wire: Sendable {
     /// Sends nothing for a while.
     package func pause(milliseconds: UInt32) { usleep(milliseconds * 1000) }
 
-    /// Sends nothing more until the client has gone.
+    /// Sends nothing more until the client disconnects.
     package func waitForEnd() { socket.waitForEnd() }
 
     /// Sends the end of the stream, and reads until the client has closed the connection.
     package func end() { socket.lingerOn() }
 
-    /// Passes bytes on to a port of this machine and from it, as a proxy does for `CONNECT`, until one side ends.
+    /// Forwards bytes to and from a port of this machine, as a proxy does for `CONNECT`, until one side ends.
     package func tunnel(toPort port: Int) {
         guard let server = Socket.connect(toPort: port) else { return }
         defer { close(server) }

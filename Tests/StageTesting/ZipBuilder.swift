@@ -1,6 +1,6 @@
-/// A zip archive of stored entries built byte by byte, so that it can be wrong in any way.
+/// A zip archive of stored entries that is built byte by byte, so that tests can make any part of it wrong.
 package struct ZipBuilder: Sendable {
-    /// An entry as both of its headers have it.
+    /// An entry, with the values of both of its headers.
     package struct Entry: Sendable {
         /// The name in the central directory.
         package var name: [UInt8]
@@ -18,9 +18,9 @@ package struct ZipBuilder: Sendable {
         package var method: UInt16 = 0
         /// The compression method in the local header; `nil` for the same.
         package var localMethod: UInt16?
-        /// The size in the local header; `nil` for the true one.
+        /// The size in the local header; `nil` for the actual size.
         package var localSize: UInt32?
-        /// The checksum in both headers; `nil` for the true one.
+        /// The checksum in both headers; `nil` for the actual one.
         package var checksum: UInt32?
         /// Writes size and checksum after the content instead of in the local header.
         package var hasDescriptor = false
