@@ -176,7 +176,7 @@ struct PatchWriterTests {
         #expect(try #require(whole.first?.delta?.patch).windowSize == ByteCount(changed.count))
     }
 
-    /// Every 49th byte differs, so that the versions have no 64 equal bytes in succession.
+    /// Every 48th byte differs, so that the versions have no 64 equal bytes in succession.
     @Test func densePlacesOfAFileAreComparedWithTheSamePlaces() async throws {
         let content = noise(3_000_000, seed: 3)
         var changed = content

@@ -227,7 +227,7 @@ struct RepackingTests {
         #expect(packs.allSatisfy { $0.index.bundles.count <= 17 })
         let last = try #require(packs.last)
         #expect(try store.files(of: last.index) == files)
-        // Half of the bundles do not count as little used, so that only some versions copy.
+        // Half of the bundles are not repacked, so that only some versions copy frames.
         let copied = packs.filter { $0.repackedBytes > .zero }
         #expect(copied.count == 3)
         let bytes = copied.reduce(ByteCount.zero) { $0 + $1.repackedBytes }

@@ -216,7 +216,7 @@ extension TestDaemon.State {
         by change: TransferChange
     ) throws(ControlRefusal) -> TransferTask {
         guard var task = tasks[id] else { throw TestDaemon.isMissing }
-        // A refused change does not affect the other changes of the request.
+        // A change in a request with several changes is refused in the same way as a single one.
         if let refusal = refusals["PATCH /v1/tasks/\(id)"] { throw refusal }
         if Self.hasEnded(task) {
             guard change.state == .cancelled else {

@@ -6,7 +6,7 @@ import Testing
 
 @testable import StageTransfer
 
-/// Responses as callers see them, and further options of a request.
+/// Responses as callers receive them, and further options of a request.
 @Suite(.server) struct AnswerTests {
     let server = TestServer.current
     let place: TemporaryDirectory
@@ -70,7 +70,7 @@ import Testing
         #expect(events.responses.first?.value(of: "www-authenticate") == challenge)
     }
 
-    /// The tunnel through a proxy has a head of its own, which is not the server's.
+    /// The tunnel through a proxy has a separate head, which is not part of the server's response.
     @Test(arguments: [(407, true), (502, false)])
     func aProxyThatWantsANameIsARefusal(status: Int, isRefusal: Bool) async throws {
         var configuration = TransferConfiguration.single
@@ -94,7 +94,7 @@ import Testing
         #expect(events.responses.map(\.status) == [503, 200])
     }
 
-    /// The server makes four fields itself: date, type, length and tag.
+    /// The server adds four fields itself: date, type, length and entity tag.
     @Test(arguments: [(252, 1, true), (253, 1, false), (1, 60_000, true), (1, 66_000, false)])
     func aHeadHasItsLimits(count: Int, length: Int, isTaken: Bool) async throws {
         let value = String(repeating: "a", count: length)
@@ -108,7 +108,7 @@ import Testing
         #expect(error == (isTaken ? nil : refusal))
     }
 
-    /// Text that takes seconds to compare, on the thread of all transfers.
+    /// Field values that take seconds to compare, on the thread of all transfers.
     @Test(arguments: ["X-A", "ETag", "Content-Type"])
     func aHeadHasFewCombiningCharactersInARow(name: String) async throws {
         let value = "a" + String(repeating: "\u{301}", count: 31)
@@ -171,7 +171,7 @@ import Testing
         server.answer("/pack", with: tagged)
         try await download(request, to: part)
         #expect(fileContent(part.path) == Self.page)
-        // The refusal might have concerned the range alone.
+        // The refusal might have concerned only the range.
         #expect(server.requests.map { $0["range"] } == [nil, "bytes=290000-", nil, nil])
         server.answer("/pack", with: .content(Self.content))
         try await download(request, to: part)
@@ -267,7 +267,7 @@ import Testing
         #expect(receipt.bytesReused == .zero)
     }
 
-    /// The rule of the engine would end it: it brings less than that asks for.
+    /// The engine's rule would end the transfer, because it is slower than the rule permits.
     @Test func bytesThatComeSlowlyAreNoSilence() async throws {
         let content = noise(3000)
         server.answer("/pack", with: .content(content).slowed(to: 3000))

@@ -98,7 +98,7 @@ import Testing
         #expect(events.restarts == [.wrongDigest])
     }
 
-    /// A cache on the way would send wrong content again.
+    /// An intermediate cache would send the wrong content again.
     @Test func contentThatIsWrongIsNotTakenFromACacheAgain() async throws {
         let wrong = noise(Self.content.count, seed: 9)
         server.answer("/pack", with: .content(wrong), .content(Self.content))
@@ -108,7 +108,7 @@ import Testing
         #expect(server.requests.map { $0["cache-control"] } == [nil, "no-cache"])
     }
 
-    /// A server that limits the connections of a client: the refused request waits for one that is in progress.
+    /// If a server limits the connections of a client, the refused request waits for the end of a running one.
     @Test(arguments: [429, 503])
     func aRefusedRequestWaitsForTheOthers(status: Int) async throws {
         let gate = Gate()
@@ -131,7 +131,7 @@ import Testing
         #expect(fileContent(other.path) == Self.content)
     }
 
-    /// A server that limits the connections of a client delays the transfers of the user whom it refuses, and no others.
+    /// If a server limits the connections of a client, only the transfers of the refused user are delayed.
     @Test func aRefusedRequestOfAUserDelaysNoOther() async throws {
         let gate = Gate()
         server.answer("/first", with: Answer.content(Self.content).held(after: 1000, until: gate))
@@ -287,7 +287,7 @@ import Testing
         let start = ContinuousClock.now
         let request = DownloadRequest(server.url("/pack"), content: content)
         try await download(request, to: part, configuration)
-        // An eighth of a second's worth and a buffer may come at once.
+        // An eighth of a second's bandwidth and one buffer may arrive at once.
         #expect(ContinuousClock.now - start >= .milliseconds(60))
     }
 
@@ -355,7 +355,7 @@ import Testing
         #expect(receipt.bytesReceived == ByteCount(content.count - count))
     }
 
-    /// A transfer that does not end reports the bytes that are durable meanwhile.
+    /// A transfer that does not end reports which bytes are durable so far.
     @Test(.alone) func whatArrivesIsMadeDurableMeanwhile() async throws {
         let content = noise(1 << 20)
         server.answer("/pack", with: .content(content).stalled(after: 1 << 19))
@@ -382,8 +382,8 @@ import Testing
         #expect(durable?.validator == Answer.content(content).entityTag.map { .entityTag($0) })
     }
 
-    /// A checkpoint that waits for the disk until the content is complete, and has been taken away with its record,
-    /// makes no new record.
+    /// A checkpoint waits for the disk until the content is complete and was moved away with its record; it must not create a new
+    /// record.
     @Test func aLateCheckpointLeavesNoRecord() async throws {
         let content = noise(1 << 20)
         server.answer("/pack", with: .content(content).slowed(to: 1 << 20))
@@ -507,7 +507,7 @@ import Testing
         #expect(fileContent(part.path) == Self.content)
     }
 
-    /// A local file is on no host.
+    /// A local file has no host.
     @Test func allowedDomainsRestrictNoLocalFile() async throws {
         try place.directory.write(Self.content, to: "source", durably: false)
         let url = "file://\(place.directory.path)/source"
@@ -566,7 +566,7 @@ extension Events {
         all.contains { if case .waiting(.connection, _) = $0 { true } else { false } }
     }
 
-    /// `true` if the download waits for a delay that a server has asked for.
+    /// `true` if the download waits for a delay that a server requested.
     fileprivate var isWaitingForServer: Bool {
         all.contains { if case .waiting(.server, _) = $0 { true } else { false } }
     }

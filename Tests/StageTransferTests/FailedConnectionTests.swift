@@ -8,7 +8,7 @@ import Testing
 
 @testable import StageTransfer
 
-/// The words for connections that fail: each names host and port.
+/// The messages for connections that fail: each names host and port.
 @Suite(.server) struct FailedConnectionTests {
     let server = TestServer.current
     let place: TemporaryDirectory
@@ -194,7 +194,7 @@ import Testing
         #expect(words?.contains("/nonexistent") == true)
     }
 
-    /// The certificate of a proxy is verified as that of a server is.
+    /// The certificate of a proxy is verified like that of a server.
     @Test func aCertificateOfAProxyThatIsRefusedIsNamedWithTheReason() async throws {
         let front = try await TLSFront(port: server.port, below: place.directory.path)
         var configuration = TransferConfiguration.single
@@ -206,7 +206,7 @@ import Testing
         )
     }
 
-    /// libcurl's result code, `errno` and message, with the words for them.
+    /// libcurl's result code, `errno` and message, with the resulting message.
     private static let rows: [(CURLcode, Int32, String, String)] = [
         (CURLE_COULDNT_CONNECT, EHOSTUNREACH, "m", "no route to h:80"),
         (

@@ -66,7 +66,7 @@ import Testing
         #expect(fetched.bytes == document)
     }
 
-    /// The size of a body, the bytes that are missing, and those that have to arrive in a window.
+    /// The size of a body, the number of missing bytes, and the number that must arrive in a window.
     static let windows: [(size: Int64, missing: Int64, minimum: Int64)] = [
         (1 << 30, 1 << 30, 61_440), (1 << 30, 61_440, 61_440), (1 << 30, 61_439, 6144),
         (61_440, 61_440, 61_440), (61_439, 61_439, 6143), (20_480, 20_480, 2048),
@@ -78,7 +78,7 @@ import Testing
         #expect(StallRule().minimum(ofBody: size, missing: missing) == minimum)
     }
 
-    /// The windows that have ended, the bytes that arrived in them, and those that have to arrive in the next one.
+    /// The number of past windows, the bytes that arrived in them, and the number that must arrive in the next one.
     static let windowsOfUnknownSizes: [(windows: Int, received: Int64, minimum: Int64)] = [
         (0, 0, 1), (9, 61_439, 1), (9, 61_440, 61_440), (10, 61_439, 61_440),
     ]
@@ -88,7 +88,7 @@ import Testing
         #expect(StallRule().minimum(afterWindows: windows, received: received) == minimum)
     }
 
-    /// Caches answer for days whether a version is current.
+    /// Caches may treat an old version as current for days.
     @Test func aDocumentThatChangesIsAskedOfItsServer() async throws {
         server.answer("/manifest", with: .content(Self.document).tagged("\"7\""))
         _ = try await fetch()
@@ -150,7 +150,7 @@ import Testing
         }
     }
 
-    /// A mirror without ranges does not hide one with them.
+    /// A mirror without range support must not hide one with it.
     @Test(arguments: [Answer.content(noise(1000)).ignoringRanges(), .status(501)])
     func aRangeComesFromAMirrorThatHasRanges(first: Answer) async throws {
         server.answer("/whole", with: first)
@@ -208,7 +208,7 @@ import Testing
             let count = try await pollUntilUnchanged(for: .milliseconds(100)) {
                 taken.withLock { $0.count }
             }
-            // A limit, and the piece that goes beyond it.
+            // The limit, and the piece that exceeds it.
             #expect(count - removed <= 3 << 19)
             receiveWindow.remove(count - removed)
             removed = count

@@ -6,7 +6,7 @@ import Testing
 
 @testable import StageTransfer
 
-/// Servers that send lines without end, which libcurl keeps in memory for as long as an exchange lasts.
+/// Servers that send endless lines, which libcurl keeps in memory as long as an exchange lasts.
 @Suite(.server) struct FloodTests {
     private let server = TestServer.current
     private let place: TemporaryDirectory
@@ -23,7 +23,7 @@ import Testing
         return configuration
     }
 
-    /// More than a socket's buffers hold, and far less than a flood brings in a second.
+    /// The number exceeds a socket's buffers, and is far below what a flood sends in a second.
     private static let mostSent = 16 << 20
 
     @Test(arguments: Answer.Flood.allCases)

@@ -23,7 +23,7 @@ struct LineLogHandlerTests {
         #expect(!line.hasPrefix("<0>"))
     }
 
-    /// The lines that `body` has a handler write.
+    /// Returns the lines that a handler writes for `body`.
     private static func lines(
         isForJournal: Bool = true,
         _ body: (Logger) -> Void

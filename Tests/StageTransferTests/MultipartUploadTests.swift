@@ -7,7 +7,7 @@ import Testing
 
 @testable import StageTransfer
 
-/// Uploads in presigned parts, over sockets.
+/// Uploads in presigned parts, through sockets.
 @Suite struct MultipartUploadTests: UploadSuite {
     private let server: PartServer
     let place: TemporaryDirectory
@@ -145,7 +145,7 @@ import Testing
 
     // MARK: completion
 
-    /// The head of a success comes before the object is made.
+    /// The head of a success is sent before the object is created.
     @Test func anErrorInTheBodyOfASuccessIsOne() async throws {
         func answer(_ code: String) -> String {
             let body = PartServer.error(code)
@@ -178,7 +178,7 @@ import Testing
         #expect(CompletionAnswer(Array(text.utf8), isComplete: false) == .incomplete)
     }
 
-    /// A server that has forgotten the parts may have made the object of them.
+    /// A server that no longer has the parts may have created the object from them.
     @Test func aLostCompletionMayHaveCompletedTheUpload() async {
         server.loseCompletions(1)
         guard case .unreachable(_, _, let detail) = await failure(request()) else {

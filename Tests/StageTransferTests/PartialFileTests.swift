@@ -7,7 +7,7 @@ import Testing
 
 @testable import StageTransfer
 
-/// Files that a process leaves when it ends at any step are removed with the partial file by the next process.
+/// If a process ends at any step, the next process removes its files together with the partial file.
 struct PartialFileTests {
     let place: TemporaryDirectory
 
@@ -32,7 +32,7 @@ struct PartialFileTests {
         #expect(try names == [])
     }
 
-    /// The next generation's file cannot be made, as if the process had ended before.
+    /// The file of the next generation cannot be created, which has the same result as the end of the process.
     @Test(arguments: [false, true]) func noOldGenerationStays(isRecorded: Bool) throws {
         let part = try open()
         try begin(part, isRecorded: isRecorded)
@@ -81,7 +81,7 @@ struct PartialFileTests {
         }
     }
 
-    /// Bytes that the record calls durable are missing, so the others may be wrong, too.
+    /// Bytes that are durable according to the record are missing, so the others may be wrong, too.
     @Test func aFileThatIsShorterThanItsRecordSaysIsNotResumed() throws {
         let part = try open()
         try begin(part, isRecorded: true)
@@ -137,7 +137,7 @@ struct PartialFileTests {
         #expect(try open().resumePoint == nil)
     }
 
-    /// The record cannot be removed, as if the process had ended before.
+    /// The record cannot be removed, which has the same result as the end of the process.
     @Test func aRecordOutlivesItsContent() throws {
         let part = try open()
         for _ in 1...2 { try begin(part, isRecorded: true) }

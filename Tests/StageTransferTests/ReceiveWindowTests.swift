@@ -6,11 +6,11 @@ import Testing
 
 /// Transfers that wait for a receive window.
 struct ReceiveWindowTests {
-    /// Transfers that a window has woken.
+    /// The transfers that a window resumed.
     private final class Wakes: Sendable {
         private let names = Mutex<[String]>([])
 
-        /// The names so far, in alphabetical order.
+        /// The names of the transfers so far, in alphabetical order.
         var sorted: [String] { names.withLock { $0.sorted() } }
 
         func add(_ name: String) { names.withLock { $0.append(name) } }

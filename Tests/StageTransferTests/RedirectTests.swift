@@ -142,7 +142,7 @@ import Testing
     func aProxyIsNotAskedForThisMachine(host: String) async throws {
         var configuration = TransferConfiguration.single
         configuration.proxies = ProxySettings(http: server.baseURL, https: server.baseURL)
-        // Nothing listens there.
+        // No server listens at these addresses.
         for target in ["http://127.0.0.1:9/pack", "http://\(host):9/pack"] {
             server.answer(target, with: .content(Self.content))
         }
@@ -164,7 +164,7 @@ import Testing
         #expect(server.requests.isEmpty)
         request.trustedOrigins = TrustedOrigins(of: [server.url("/manifest.json", host: host)])
         try await download(request, to: part)
-        // A host that says so was not even connected to before.
+        // The only connection is that of the second request: the client did not connect to an untrusted host.
         #expect(server.connectionCount == 1)
     }
 
@@ -195,7 +195,7 @@ import Testing
         #expect(server.requests.isEmpty)
     }
 
-    /// Exceptions of a proxy, each with `true` if they are those of 'example.invalid'.
+    /// Exceptions for a proxy, each with `true` if it applies to 'example.invalid'.
     @Test(arguments: [
         ("", false), ("localhost,127.0.0.1", false), ("example", false), ("ample.invalid", false),
         ("other.invalid .example.invalid", true), ("*", true),
@@ -211,7 +211,7 @@ import Testing
             try await download(request, to: part, configuration)
             return
         }
-        // Without a proxy the name leads nowhere.
+        // Without a proxy, the name cannot be resolved.
         let error = await failure(of: request, to: part, configuration)
         guard case .unreachable = error else {
             Issue.record("expected an unknown host, found \(String(describing: error))")
@@ -219,7 +219,7 @@ import Testing
         }
     }
 
-    /// Targets of a redirect, each with `true` if the document may still be trusted by its transport.
+    /// Targets of a redirect, each with `true` if the transport still makes the document trusted.
     @Test(arguments: [
         ("http://127.0.0.1:PORT/document", true), ("http://localhost:PORT/document", true),
         ("http://example.invalid/document", false), ("//example.invalid/document", false),

@@ -4,7 +4,7 @@ import Testing
 
 @testable import StageTransfer
 
-/// Requests to delete the resource of an upload that was cancelled.
+/// Requests that delete the resource of a cancelled upload.
 @Suite struct ResourceDeletionTests {
     private let server: UploadServer
 
@@ -71,7 +71,7 @@ import Testing
         #expect(other.methods == [])
     }
 
-    /// The request that was cancelled may hold the resource for a moment.
+    /// The cancelled request may keep the resource locked for a moment.
     @Test func aLockedResourceIsDeletedLater() async throws {
         server.replace { [server] _ in
             let isFirst = server.requests.count == 1

@@ -2,25 +2,25 @@ import Testing
 
 @testable import StageTransfer
 
-/// A head in few words: a status and some header lines.
+/// Creates a head from a status and some header lines.
 private func head(_ status: Int, _ lines: String...) -> ResponseHead {
     var head = ResponseHead(status: status)
     for line in lines { head.read("\(line)\r\n"[...]) }
     return head
 }
 
-/// The rows of the response table, each with its neighbours.
+/// The rows of the response table, with values on both sides of each boundary.
 @Suite struct ResponseRulesTests {
     typealias Decision = ResponseRules.Decision
 
-    /// A request for the bytes from 50 on, of 100, of the version `"a"`.
+    /// A range request for the bytes from 50 on, of a total of 100, of the version `"a"`.
     static let ranged = ResponseRules(
         offset: 50,
         validator: .entityTag("\"a\""),
         size: 100,
         expectedKind: .archive
     )
-    /// A request for all of 100 bytes.
+    /// A request for all 100 bytes.
     static let whole = ResponseRules(size: 100, expectedKind: .archive)
 
     @Test(arguments: [
@@ -121,7 +121,7 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
         #expect(rules.judge(head(416)) == .restart)
     }
 
-    /// A request for the bytes from 50 on, of 100 that the server said there are.
+    /// A range request for the bytes from 50 on, of a total of 100 that the server reported.
     @Test(arguments: [
         (head(206, "Content-Range: bytes 50-99/100", "ETag: \"a\""), Decision.append),
         (head(206, "Content-Range: bytes 50-99/101"), .distrustRanges("206 of another total")),
@@ -300,7 +300,7 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
         #expect(Self.whole.judge(head(status)) == .refuse(status: status))
     }
 
-    /// The request without a range decides; but credentials and logins have nothing to do with ranges.
+    /// The request without a range decides; statuses about credentials and logins do not depend on ranges.
     @Test(arguments: [201, 204, 300, 305, 400, 403, 404, 405, 410, 451, 501, 505], [true, false])
     func aRefusalMayConcernTheRangeAlone(status: Int, isContent: Bool) {
         var rules = Self.ranged

@@ -25,7 +25,7 @@ extension ResumableUploadTests {
         #expect(
             handle(&machine, head(200, "Upload-Offset: 20")) == .perform(.append(place, from: 20))
         )
-        // The server took less than was sent.
+        // The server received less than was sent.
         machine.noteSent(to: 30)
         let part = handle(&machine, head(204, "Upload-Offset: 30"), isBodySent: true)
         #expect(part == .perform(.queryOffset(place)))
@@ -46,7 +46,7 @@ extension ResumableUploadTests {
         )
     }
 
-    /// A server may keep nothing of a request that breaks off.
+    /// A server may discard the body of a request that breaks off.
     @Test func aTusUploadGoesInParts() {
         let size: Int64 = 3 << 20 + 1
         var machine = machine(.tus, size: size)

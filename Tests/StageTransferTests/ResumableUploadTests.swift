@@ -3,7 +3,7 @@ import Testing
 
 @testable import StageTransfer
 
-/// The decisions of an upload that resumes, without any server.
+/// The decisions of a resumable upload, without a server.
 @Suite struct ResumableUploadTests {
     let origin: TransferURL
     let place: TransferURL
@@ -30,7 +30,7 @@ import Testing
         return head
     }
 
-    /// A machine whose request was sent, up to an offset, and answered with the resource.
+    /// Returns a machine whose request was sent up to an offset, and whose server named the resource.
     func begun(
         sent: Int64 = 50,
         _ change: (inout ResumableUpload.Settings) -> Void = { _ in }
@@ -126,7 +126,7 @@ import Testing
         #expect(handle(&machine, told) == .perform(.append(place, from: 60)))
     }
 
-    /// A session may be configured anew between the attempts.
+    /// The configuration of a session may change between the attempts.
     @Test(arguments: [UploadProtocol.resumable, .tus], [UploadProtocol.plain, .tus, .resumable])
     func aResourceIsSpokenToInItsOwnProtocol(_ kept: UploadProtocol, _ wanted: UploadProtocol) {
         var machine = machine(wanted, at: resource(kept, mayBeComplete: true))
@@ -137,7 +137,7 @@ import Testing
             Issue.record("expected a failure")
             return
         }
-        // A new one is of the protocol that is wanted.
+        // A new resource has the protocol of the configuration.
         machine = self.machine(wanted, at: resource(kept))
         _ = machine.begin()
         let first = wanted == .tus ? ResumableUpload.Step.create : .request
@@ -184,7 +184,7 @@ import Testing
         #expect(machine.resource == resource())
     }
 
-    /// Asks for the offset once more, and returns whether that is progress.
+    /// Requests the offset once more, and returns whether that is progress.
     private func hasProgressed(_ machine: inout ResumableUpload, to offset: Int64) -> Bool {
         _ = machine.begin()
         machine.noteSent(to: offset)
@@ -217,7 +217,7 @@ import Testing
             _ = machine.take(interim: head(104, "Location: /u/1"), from: origin)
             machine.noteSent(to: size / 2)
             _ = hasProgressed(&machine, to: size / 2)
-            // The next attempt finds it gone.
+            // The next attempt finds the resource deleted.
             _ = machine.begin()
             #expect(!machine.hasProgressed)
             #expect(handle(&machine, head(404)) == .perform(.request))
@@ -240,7 +240,7 @@ import Testing
         }
     }
 
-    /// A login page is no server's last word.
+    /// A login page is not the server's final response.
     @Test(arguments: [UploadProtocol.resumable, .tus])
     func anAnswerWithoutAnOffsetMayPass(_ uploadProtocol: UploadProtocol) {
         var machine = machine(uploadProtocol, at: resource(uploadProtocol))
@@ -267,7 +267,7 @@ import Testing
         )
     }
 
-    /// The stored resource says that the last bytes were never sent.
+    /// According to the stored resource, the last bytes were never sent.
     @Test(arguments: [UploadProtocol.resumable, .tus])
     func aServerDoesNotHaveWhatWasNeverSent(_ uploadProtocol: UploadProtocol) {
         for mayBeComplete in [false, true] {
@@ -315,7 +315,7 @@ import Testing
             Issue.record("expected a refusal")
             return
         }
-        // Everything is there, and the server was not told that this is all.
+        // All bytes were received, but the server does not know that the upload is complete.
         var open = begun(sent: 100)
         _ = open.begin()
         let action = handle(&open, head(204, "Upload-Offset: 100", "Upload-Complete: ?0"))
@@ -345,7 +345,7 @@ import Testing
         #expect(handle(&machine, head(423)) == .deliver)
     }
 
-    /// A request that broke off may hold the resource's lock for a while.
+    /// A request that broke off may keep the resource locked for a while.
     @Test(arguments: [UploadProtocol.resumable, .tus])
     func aLockedResourceIsKept(_ uploadProtocol: UploadProtocol) {
         var machine = machine(uploadProtocol, at: resource(uploadProtocol))
@@ -360,7 +360,7 @@ import Testing
         #expect(machine.begin() == .queryOffset(place))
     }
 
-    /// An answer to the question that tells nothing of the upload takes nothing from it.
+    /// If the response to the request for the offset says nothing about the upload, the upload is unchanged.
     @Test(arguments: [403, 429, 500, 503, 507]) func aRefusalOfTheQuestionIsDelivered(status: Int) {
         var machine = machine(at: resource(mayBeComplete: true)) {
             $0.acceptsTransientResponses = true
@@ -402,14 +402,14 @@ import Testing
     func theAnswerToTheWholeBodyIsTheUploads(status: Int) {
         var machine = begun(sent: 100)
         #expect(handle(&machine, head(status), isBodySent: true) == .deliver)
-        // Servers may tell the offset with it.
+        // Servers may send the offset with this response.
         machine = begun(sent: 100)
         let told = head(status, "Upload-Offset: 100")
         #expect(handle(&machine, told, isBodySent: true) == .deliver)
         machine = begun(sent: 100)
         let complete = head(status, "Upload-Complete: ?1", "Upload-Offset: 100")
         #expect(handle(&machine, complete, isBodySent: true) == .deliver)
-        // The application has read no further.
+        // The application has not read more of the file.
         machine = begun(sent: 100)
         let early = head(status == 409 ? 422 : status, "Upload-Offset: 50")
         #expect(handle(&machine, early, isBodySent: true) == .deliver)
@@ -433,7 +433,7 @@ import Testing
             #expect(action == (isWhole ? .deliver : .perform(.queryOffset(place))))
         }
         guard !isWhole else { return }
-        // A success says that the server may have acted.
+        // A success means that the server may have processed the request.
         var machine = begun(sent: 50)
         _ = handle(&machine, head(200, "Upload-Complete: ?1", field), isBodySent: isBodySent)
         guard case .fail = handle(&machine, head(404)) else {
@@ -450,7 +450,7 @@ import Testing
         #expect(handle(&machine, head(200)) == .endAttempt)
     }
 
-    /// A server may name the resource in its answer alone.
+    /// A server may name the resource only in its final response.
     @Test func anAnswerThatIsNotCompleteNamesTheResource() {
         var machine = machine()
         _ = machine.begin()
@@ -529,7 +529,7 @@ import Testing
         #expect(!machine.hasProgressed)
     }
 
-    /// A server may take less of each request than it is sent.
+    /// A server may accept only a part of each request's body.
     @Test func progressUsesUpNoQuestions() {
         let size: Int64 = 64 << 20
         var kept = resource()
@@ -565,7 +565,7 @@ import Testing
         var machine = begun(sent: 100)
         let answer = head(status, "Upload-Offset: 100")
         #expect(handle(&machine, answer, isBodySent: isBodySent) == .deliver)
-        // A proxy's challenge is none of the request.
+        // A challenge of a proxy does not belong to the request.
         #expect(machine.begin() == (status == 401 ? .request : .queryOffset(place)))
     }
 }

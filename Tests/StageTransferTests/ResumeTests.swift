@@ -6,8 +6,8 @@ import Testing
 
 @testable import StageTransfer
 
-/// A first run is cut at half of 2 MiB, a second one, with an engine and a partial file of its own, meets
-/// a server that changed meanwhile.
+/// A first run is cut off at half of 2 MiB; a second run, with a new engine and partial file, uses a server whose content changed
+/// meanwhile.
 @Suite(.server) struct ResumeTests {
     static let size = 2 << 20
     static let half = size / 2
@@ -137,7 +137,7 @@ import Testing
         #expect(events.restarts == [.contentChanged])
     }
 
-    /// No digest is known, so a part of the new content would complete the old.
+    /// Without a digest, a part of the new content could be appended to the old content.
     @Test func aPartWithoutValidatorIsNotAppended() async throws {
         try await interrupt()
         let events = Events()
@@ -207,7 +207,7 @@ import Testing
         #expect(server.requests.map { $0["range"] } == expected)
     }
 
-    /// The bytes are still of use for another mirror.
+    /// The received bytes can be completed by another mirror.
     @Test func aMirrorThatRefusesEverythingCostsNoBytes() async throws {
         try await interrupt()
         server.answer("/gone", with: .status(404))
@@ -223,7 +223,7 @@ import Testing
         #expect(server.requests(for: "/gone").map { $0["range"] != nil } == [true, false])
     }
 
-    /// Each download starts again at the first byte, and is cut further on than the one before it, or less far.
+    /// Each download starts again at the first byte, and is cut off later than the previous one, or earlier.
     @Test func bytesThatWereLostAreNoProgress() async throws {
         let content = Answer.content(Self.old).tagged(nil)
         let cuts = [content.cut(after: Self.half), content.cut(after: Self.half + (1 << 19))]
@@ -233,11 +233,11 @@ import Testing
             Issue.record("expected an interrupted transfer")
             return
         }
-        // The second was progress; three more were none.
+        // The second download was progress; the three further ones were not.
         #expect(server.requests.count <= 5)
     }
 
-    /// The error, after which the half that was received is still there.
+    /// Returns the error of a download, and checks that the received half is kept.
     func refusal(_ answer: Answer) async throws -> TransferError? {
         try await interrupt()
         server.answer("/pack", with: answer)
@@ -311,14 +311,14 @@ import Testing
 
     @Test func anotherBootCountsOnlyWhatIsOnDisk() async throws {
         try await interrupt()
-        // The bytes that the record calls durable are on disk; more were written after them.
+        // The record says how many bytes are durable; more bytes were written after them.
         let durable = Self.half - 5000
         var record = try #require(try record())
         record.durable = Int64(durable)
         try place.directory.write(record.encoded(), to: "pack.state", durably: false)
         let part = try open(boot: BootID("another"))
         #expect(part.length == ByteCount(durable))
-        // Bytes that may not be on disk are discarded: they must not count once new bytes follow.
+        // Bytes that may not be on disk are discarded, because they must not count once new bytes follow.
         #expect(fileContent(part.path) == Array(Self.old[..<durable]))
         let receipt = try await resume(
             with: .content(Self.old),
@@ -398,7 +398,7 @@ import Testing
         #expect(server.counts(for: "/pack").requests == 1)
     }
 
-    /// A manifest gives another size than the one of the version that was received in part, or as a whole.
+    /// The manifest has another size than the partially or completely received version.
     @Test(arguments: [true, false])
     func contentOfAnotherSizeIsNotContinued(isPart: Bool) async throws {
         if isPart {
@@ -421,7 +421,7 @@ import Testing
         #expect(receipt.bytesReceived == ByteCount(content.count))
     }
 
-    /// Without a record nothing tells which bytes of large content are on disk.
+    /// Without a record, it is unknown which bytes of large content are on disk.
     @Test func largeContentWithoutARecordIsNotContinued() async throws {
         try await interrupt()
         try place.directory.remove("pack.state")
@@ -438,7 +438,7 @@ import Testing
         #expect(try place.directory.entries().isEmpty)
     }
 
-    /// Receives half of the content from `/pack`, which leads to `first`, and the rest when it leads to `second`.
+    /// Receives half of the content from `/pack`, which redirects to `first`, and the rest when it redirects to `second`.
     private func receive(
         from first: String,
         then second: String,
@@ -448,7 +448,7 @@ import Testing
         server.answer("/pack", with: .redirect(to: first), .redirect(to: second))
         server.answer(first, with: .content(Self.old).cut(after: Self.half))
         let later = Answer.content(first.prefix(2) == second.prefix(2) ? Self.old : Self.new)
-        // A server that counts versions gives both contents one tag.
+        // A server that numbers versions gives both contents the same entity tag.
         server.answer(second, with: later.tagged(Answer.content(Self.old).entityTag))
         var request = DownloadRequest(
             mirrors: [server.url("/pack")],
@@ -475,7 +475,7 @@ import Testing
         #expect(server.requests(for: "/pack").count == 3)
     }
 
-    /// The server redirects each request elsewhere.
+    /// The server redirects each request to another resource.
     @Test func fromTheSecondResourceOnTheValidatorDecides() async throws {
         let events = Events()
         let whole = Answer.content(Self.new)
@@ -495,7 +495,7 @@ import Testing
             report: { events.append($0) }
         )
         let first = await failure(of: request, to: try open(), .single)
-        // The first range is of another resource, and the second request is cut off.
+        // The first range belongs to another resource, and the second request is cut off.
         let second = await failure(of: request, to: try open(), .single)
         #expect(first != nil && second != nil)
         let part = try open()

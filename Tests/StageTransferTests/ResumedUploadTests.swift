@@ -8,7 +8,7 @@ import Testing
 
 @testable import StageTransfer
 
-/// Uploads that resume at a server, over sockets.
+/// Uploads that resume, through sockets.
 @Suite struct ResumedUploadTests: UploadSuite {
     private let server: UploadServer
     let place: TemporaryDirectory
@@ -74,7 +74,7 @@ import Testing
         expectFinished([content])
         #expect(server.received == content.count)
         #expect(receipt.response.status == (uploadProtocol == .tus ? 204 : 201))
-        // One attempt more than there were cuts: responses to requests for the offset are not delivered.
+        // The number of attempts is one more than that of cuts: responses to requests for the offset are not reported.
         #expect(receipt.attempts == 6)
         #expect(events.responses.map(\.status) == [receipt.response.status])
         let offsets = server.requests.compactMap { $0["upload-offset"].flatMap { Int($0) } }
@@ -120,7 +120,7 @@ import Testing
         #expect(plain.requests.allSatisfy { $0["upload-complete"] == "?1" })
     }
 
-    /// A success of a server that waits for more of the body is no answer of the application's.
+    /// A server that waits for more of the body may send a success, which is not the application's response.
     @Test func onlyTheLastAnswerIsReported() async throws {
         let place = server.url("/uploads/1")
         server.replace { head in
@@ -139,7 +139,7 @@ import Testing
         #expect(events.responses.map(\.status) == [201])
     }
 
-    /// The resource of an interim answer leaves open what the final one is.
+    /// After an interim response with a resource, the final response is still unknown.
     @Test func aSuccessThatLacksTheBodyIsNotReported() async throws {
         server.replace { head in
             switch head.method {
@@ -251,7 +251,7 @@ import Testing
         expectFinished([content])
     }
 
-    /// A gateway's resource is not the server's that the request is sent on to.
+    /// The resource of a gateway is not valid for the server to which the request is redirected.
     @Test func aRedirectAfterTheWholeBodyLeavesNoResource() async throws {
         let other = try UploadServer(speaksDraft: false)
         let target = other.url("/in")
@@ -267,7 +267,7 @@ import Testing
         let calls = Atomic<Int>(0)
         request.keepResource = { kept.append($0) }
         request.willComplete = {
-            // The gateway may have had all of it before it named its resource.
+            // The gateway may have received the whole body before it named its resource.
             if kept.all.last == .some(nil) { _ = calls.add(1, ordering: .relaxed) }
         }
         let error = await failure([1, 2], request)
@@ -280,7 +280,7 @@ import Testing
         #expect(calls.load(ordering: .relaxed) == 1)
     }
 
-    /// A new upload has last bytes of its own.
+    /// A new upload sends its last bytes after its own call of `willComplete`.
     @Test(.timeLimit(.minutes(1)))
     func permissionIsRequestedAgainAfterA404() async throws {
         let kept = Kept()
@@ -331,7 +331,7 @@ import Testing
         #expect(server.requests.map { $0["authorization"] } == ["x", nil, nil])
     }
 
-    /// A server that a redirect leads to chooses no path at the first one for its credentials.
+    /// The server to which a redirect leads cannot choose a path at the first server for the credentials.
     @Test func anotherOriginSendsNoCredentialsBack() async throws {
         let other = try UploadServer()
         let (there, back) = (other.url("/in"), server.url("/uploads/1"))
@@ -375,7 +375,7 @@ import Testing
         }
         let events = Events()
         let error = await failure([1, 2], request(uploadProtocol, events: events))
-        // The fields of the answer to the request itself are the client's.
+        // The fields of the response to the request itself are those that the client receives.
         let responses = events.responses.filter { $0.status == 503 }
         #expect(!responses.isEmpty)
         let others = events.all.filter { if case .responded = $0 { false } else { true } }
@@ -411,7 +411,7 @@ import Testing
     }
 
     @Test func progressInInterimAnswersIsNoFlood() async throws {
-        // More than a small body may get: 350 KB for 64 MiB.
+        // The number exceeds the limit for a small body: 350 KB are permitted for 64 MiB.
         server.tellProgress(8)
         let receipt = try await upload(noise(64 << 20), request(.resumable))
         #expect(receipt.response.status == 201)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import StageTransfer
 
-/// The digests of content that is not the requested one.
+/// The mismatch of digests for wrong content.
 private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(of: [2]))
 
 @Suite struct TransferStateMachineTests {
@@ -14,7 +14,7 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
     private static let transient = TransferError.unreachable(url: "u", detail: "d")
     private static let permanent = TransferError.refused(url: "u", status: 404)
 
-    /// A machine, the memory it shares and the time, so that a test reads as a story.
+    /// A state machine with its shared history and the time, so that a test reads as a sequence of events.
     private struct Story {
         var history = MirrorHistory()
         var now = Duration.zero
@@ -80,7 +80,7 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
         let again = story.handle(.resumedContentIsWrong)
         #expect(again == .attempt(mirror: 0, isRanged: false))
         #expect(story.history == MirrorHistory())
-        // Only what this run has received counts.
+        // Only bytes that this run received count.
         _ = story.handle(.ended(.complete, accepted))
         let other = story.handle(.verified(mismatch))
         #expect(other == .attempt(mirror: 1, isRanged: false))
@@ -141,7 +141,7 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
         #expect(second == .wait(.seconds(2), .backoff) || second == .wait(.seconds(4), .backoff))
     }
 
-    /// Half of 2 seconds doubled with each failure, an hour at most.
+    /// The delay is half of 2 seconds doubled with each failure, at most an hour.
     @Test(arguments: [(0, 1), (1, 2), (3, 8), (10, 1024), (11, 1800), (.max, 1800), (-1, 1)])
     func waitsGoOnGrowingFromFailuresBefore(count: Int, seconds: Int) {
         var story = Story(1, failuresBefore: count)
@@ -300,7 +300,7 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
                 .attempt(mirror: 1, isRanged: false), .attempt(mirror: 2, isRanged: false),
             ]
         )
-        // The last one is out of reach: a second chance for another, after which it is not asked again.
+        // The last mirror is unreachable, so another one is tried again, and then not any more.
         let again = story.fail()
         #expect(again == .attempt(mirror: 0, isRanged: false))
         _ = story.handle(.ended(.complete, accepted))
@@ -413,7 +413,7 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
         #expect(next != .probe(mirror: 0))
     }
 
-    /// The daemon's attempts end at their first wait.
+    /// Each attempt of the daemon ends at its first wait.
     @Test func failuresBeforeCountForTheDoubtOfRanges() {
         for (count, isDoubted) in [(1, false), (2, true), (3, false), (5, true)] {
             var story = Story(1, failuresBefore: count)
@@ -491,7 +491,7 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
         let third = allocator.acquire(5, host: "a", priority: 0)
         let other = allocator.acquire(6, host: "b", priority: 0)
         #expect(!third && other)
-        // A response, and a failure without one.
+        // An exchange with a response, and one that fails without a response.
         for (tag, status) in [(7, 200), (8, nil)] {
             _ = allocator.acquire(tag, host: "a", priority: 0)
             allocator.adjust(to: status, of: "a")
@@ -533,7 +533,7 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
         allocator.adjust(to: 503, of: "a")
         let second = allocator.acquire(2, host: "a", priority: 0)
         #expect(second)
-        // The limit is forgotten with the last connection.
+        // The limit of a host is forgotten with its last connection.
         allocator.adjust(to: 503, of: "a")
         let third = allocator.acquire(3, host: "a", priority: 0)
         #expect(!third)

@@ -20,7 +20,7 @@ struct TransferURLTests {
         #expect(try TransferURL("https://a/b").resolving(text) == nil)
     }
 
-    /// libcurl decodes a host, and once more when it asks.
+    /// libcurl decodes a host when it parses the URL, and again when it connects.
     @Test(arguments: ["https://a%2525b.example/c", "https://a%2Eexample/c", "https://a%t/c"])
     func aHostThatIsEncodedIsRefused(text: String) throws {
         #expect(throws: TransferError.unacceptable(url: text, .host)) { try TransferURL(text) }
@@ -29,7 +29,7 @@ struct TransferURLTests {
         #expect(led?.text == (text == "https://a%2Eexample/c" ? "https://a.example/c" : nil))
     }
 
-    /// Each decision about a server reads a URL as libcurl does, which asks it, or refuses it.
+    /// Each decision about a server parses a URL as libcurl does, which sends the request, or refuses it.
     @Test(arguments: HostileURL.all)
     func allReadersAgreeOnTheServer(url: HostileURL) throws {
         let origin = URLReference(url.text).origin
@@ -37,9 +37,9 @@ struct TransferURLTests {
         let asked = try? TransferURL(url.text)
         #expect(asked.map { "\($0.scheme)://\($0.authority)" } == url.origin)
         let led = try TransferURL("https://start.example/").resolving(url.text)
-        // libcurl resolves a reference before the target is read; a server that it is led to is one that all read alike.
+        // libcurl resolves a reference before the target is parsed; all parsers agree on the server of the result.
         #expect(led == nil || URLReference(led?.text ?? "").origin?.host == led?.host)
-        // A list has names without the dot at their end.
+        // A list contains names without the dot at their end.
         let host = origin?.host ?? ""
         let pattern = host.hasSuffix(".") ? String(host.dropLast()) : host
         #expect(origin == nil || AllowedDomains([pattern]).contains(host))
@@ -58,7 +58,7 @@ struct TransferURLTests {
         #expect(throws: error) { try TransferURL(text) }
     }
 
-    /// Paths of files as libcurl opens them, or `nil` where readers differ.
+    /// Paths of files as libcurl opens them, or `nil` if parsers disagree.
     @Test(
         arguments: [
             ("file:///a/b", "/a/b"), ("FILE:///a%20b", "/a b"), ("file:///a/../b", "/b"),

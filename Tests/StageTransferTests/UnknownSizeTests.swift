@@ -31,7 +31,7 @@ import Testing
         }
     }
 
-    /// Downloads what the server has, and compares it with what it should have.
+    /// Downloads the content from the server, and compares it with the expected content.
     private func receive(
         _ content: [UInt8],
         _ events: Events = Events()
@@ -194,7 +194,7 @@ import Testing
         _ = try await receive(Self.old)
         server.answer("/pack", with: .content(Self.new))
         _ = try await receive(Self.new)
-        // A server that looks at the range first, and names the version.
+        // A server that checks the range before `If-Range`, and sends the entity tag.
         server.answer("/pack", with: .content(Self.old).ignoringIfRange())
         let events = Events()
         _ = try await receive(Self.old, events)

@@ -3,14 +3,14 @@ import SystemPackage
 
 @testable import StageTransfer
 
-/// Tests that send a file from a directory of their own.
+/// Tests that send a file from a separate directory.
 protocol UploadSuite {
     /// The directory of the file.
     var place: TemporaryDirectory { get }
 }
 
 extension UploadSuite {
-    /// Writes a file and sends it.
+    /// Writes a file, and uploads it.
     func upload(
         _ content: [UInt8],
         _ request: UploadRequest,

@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    /// Compares what the server got, without a word about each byte.
+    /// Compares the received bodies, without a message about each byte.
     private func expectBodies(
         _ contents: [[UInt8]],
         for path: String = "/in",
@@ -129,7 +129,7 @@ import Testing
         #expect(events.responses.map(\.status) == [200])
     }
 
-    /// The server redirects without having read the body.
+    /// The server redirects before it has read the body.
     @Test func aRedirectMayComeEarly() async throws {
         let content = noise(Self.large)
         let early = Answer.redirect(to: "/there", status: 307).with { $0.comesEarly = true }
@@ -235,7 +235,7 @@ import Testing
         }
     }
 
-    /// libcurl sends a request again by itself where a connection ends that was used before.
+    /// libcurl itself repeats a request if a reused connection ends.
     @Test(arguments: [UploadRequest.Method.post, .patch], [0, 1, large])
     func aConnectionThatWasUsedIsNoReasonToActTwice(
         method: UploadRequest.Method,
@@ -266,7 +266,7 @@ import Testing
         let received = Mutex<Int?>(nil)
         var request = request()
         request.willComplete = { [server] in
-            // Long enough for everything that is not to wait.
+            // The delay is long enough for everything that does not wait.
             try? await Task.sleep(for: .milliseconds(200))
             received.withLock { $0 = server.bodies(for: "/in").count }
         }
@@ -284,14 +284,14 @@ import Testing
         let error = await failure(noise(size), request)
         #expect(error == .outOfSpace(path))
         #expect(server.bodies(for: "/in").isEmpty)
-        // A PUT may be repeated, so nothing asks.
+        // A PUT may be repeated, so `willComplete` is not called.
         request.method = .put
         #expect(try await upload(noise(size), request).response.status == 201)
     }
 
     @Test(arguments: [0, 1, 1 << 20])
     func aConnectionThatDiesIsTriedAgain(count: Int) async throws {
-        // More than the buffers of both ends hold.
+        // The content exceeds the buffers of both peers.
         let content = noise(32 << 20)
         server.answer("/in", with: answer(200).with { $0.dropsBodyAfter = count }, answer(201))
         let receipt = try await upload(content, request())
@@ -453,7 +453,7 @@ import Testing
         let content = noise(1 << 16)
         try place.directory.write(content, to: "body", durably: false)
         let path = place.directory.path.appending("body")
-        // The server answers once the upload has ended.
+        // The server responds once the upload has ended.
         let end = DispatchSemaphore(value: 0)
         defer { end.signal() }
         server.answer("/in", with: answer(200).waiting { end.wait() })
@@ -490,7 +490,7 @@ import Testing
         configuration.connectionsPerHost = 2
         let events = Events()
         var request = request(events)
-        // A POST has a connection of its own.
+        // A POST uses a new connection.
         request.method = .put
         try await withEngine(configuration) { [request] engine in
             try await withThrowingTaskGroup(of: Void.self) { group in

@@ -56,7 +56,7 @@ final class Events: Sendable {
 }
 
 extension TransferConfiguration {
-    /// A configuration that waits for next to nothing.
+    /// A configuration with very short delays.
     static var impatient: Self {
         var configuration = Self()
         configuration.retry = RetryPolicy(
@@ -68,7 +68,7 @@ extension TransferConfiguration {
         return configuration
     }
 
-    /// The same with one attempt only.
+    /// The same configuration with only one attempt.
     static var single: Self {
         var configuration = Self.impatient
         configuration.retry.maximumAttempts = 1
@@ -97,7 +97,7 @@ func fileContent(_ path: FilePath) -> [UInt8]? {
     return try? file.readAll(limit: 1 << 28)
 }
 
-/// Runs `body` with an engine, as the tests need it.
+/// Runs `body` with an engine that has the tests' settings.
 func withEngine<Result>(
     _ configuration: TransferConfiguration = .impatient,
     _ body: (TransferEngine) async throws -> Result

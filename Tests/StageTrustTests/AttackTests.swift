@@ -4,7 +4,7 @@ import StageTesting
 import StageTrust
 import Testing
 
-/// The attacks that the specification lists, by mirrors and by holders of some keys.
+/// The attacks in the specification, by mirrors and by holders of some keys.
 @Suite struct AttackTests {
     // MARK: Arbitrary installation and endless data
 
@@ -85,7 +85,7 @@ import Testing
         try repository.publish()
         var client = TestClient(root: repository.firstRoot)
         try client.refresh(from: repository)
-        // The same version with other bytes: not the file that the timestamp lists.
+        // A file with the listed version, but other bytes than the timestamp lists.
         let listed = repository.files["2.snapshot.json"]
         repository.snapshot.version = 1
         repository.snapshot.expiry = TestClient.now + .days(60)
@@ -157,7 +157,7 @@ import Testing
 
     // MARK: Keys
 
-    /// Two keys of three are required.
+    /// Two keys of three are required to sign.
     @Test(arguments: [(3, true), (2, true), (1, false), (0, false)])
     func thresholdsSurviveLostKeys(signers: Int, isAccepted: Bool) throws {
         var repository = try TestRepository()

@@ -41,7 +41,7 @@ import Testing
             var changed = whole
             changed[index] ^= 1
             let found = try? client.refresh { $0 == path ? changed : repository.files[$0] }
-            // For example, hexadecimal digits of a signature in the other case.
+            // One example is hexadecimal digits of a signature in the other case.
             #expect(found == nil || found == trusted)
         }
     }

@@ -112,7 +112,7 @@ import Testing
         #expect(client.stored[name] == intact)
     }
 
-    /// A crash leaves the changes of the storage up to that point.
+    /// After a crash, the storage contains the changes up to that point.
     @Test func aRefreshThatEndsAnywhereIsFollowedByAnother() throws {
         var repository = try TestRepository()
         var client = TestClient(root: repository.firstRoot)

@@ -5,7 +5,7 @@ import Testing
 
 /// The rules of sections 5.3 to 5.6: each case changes a repository that a client already knows.
 @Suite struct RefreshRuleTests {
-    /// A change of a repository, and the client's reaction.
+    /// A change of a repository, and the expected result for the client.
     struct Case: CustomTestStringConvertible {
         let testDescription: String
         /// The error, or `nil` if the change is allowed.
@@ -293,7 +293,7 @@ import Testing
         var bytes = try #require(repository.files[path])
         let listed = bytes
         if keepsLength {
-            // White space instead of a closing brace: the file is not parsed whether it is JSON or not.
+            // A space instead of the closing brace: the file is refused before it is parsed.
             bytes[bytes.count - 1] = UInt8(ascii: " ")
         } else {
             bytes.removeLast()

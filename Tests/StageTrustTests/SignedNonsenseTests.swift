@@ -3,7 +3,7 @@ import StageTesting
 import StageTrust
 import Testing
 
-/// Holders of keys who sign any data: signed metadata may still be hostile.
+/// Holders of keys who sign arbitrary data: signed metadata may still be hostile.
 @Suite struct SignedNonsenseTests {
     @Test(arguments: ["root", "timestamp", "snapshot", "targets", "a"], 0..<4)
     func signedNonsenseIsRefusedOrUnderstood(role: String, seed: Int) throws {

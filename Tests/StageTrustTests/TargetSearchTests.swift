@@ -47,7 +47,7 @@ import Testing
                     ("targets", "a", ["x*"], true), ("targets", "b", ["*"], false),
                 ], ["b"]
             ),
-            // Loops: each role is visited once.
+            // Cycles: each role is visited once.
             (
                 [
                     ("targets", "a", ["*"], false), ("a", "b", ["*"], false),
@@ -130,7 +130,7 @@ import Testing
         #expect(client.requests.count == 31)
     }
 
-    /// A server sends more bytes than were requested: those of the limit, or those that the snapshot lists.
+    /// A server sends more bytes than requested: more than the limit, or more than the snapshot lists.
     @Test(arguments: [false, true]) func aLongDelegatedRoleIsNotRead(isListed: Bool) throws {
         var repository = try Self.repository([("targets", "a", ["*"], false)])
         repository.listsDigests = isListed
@@ -243,7 +243,7 @@ import Testing
 }
 
 extension [UInt8] {
-    /// Returns the bytes of a JSON document with as many spaces after it as give it a length.
+    /// Returns a JSON document of `length` bytes, padded with spaces.
     fileprivate func padded(to length: Int) -> Self {
         self + [UInt8](repeating: UInt8(ascii: " "), count: length - count)
     }

@@ -18,7 +18,7 @@ struct TestClient {
 
     init(root: [UInt8]) { stored = ["root.json": root] }
 
-    /// Replaces a stored file, like a disk error or another program.
+    /// Replaces a stored file, as a disk error or another program may do.
     mutating func damage(_ name: String, with bytes: [UInt8]?) { stored[name] = bytes }
 
     /// The versions of the stored files of top-level roles, 0 for missing ones.
@@ -52,7 +52,7 @@ struct TestClient {
         return metadata
     }
 
-    /// Refreshes until the storage was changed this many times, like a crash.
+    /// Refreshes until the storage was changed `count` times, as before a crash.
     mutating func crash(
         afterChanges count: Int,
         of repository: TestRepository

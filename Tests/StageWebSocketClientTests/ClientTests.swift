@@ -5,7 +5,7 @@ import StageWebSocketClient
 import Synchronization
 import Testing
 
-/// The client, and servers that behave as each test says.
+/// The client, with servers that behave as each test requires.
 @Suite(.server) struct ClientTests {
     /// Sets the server to accept the handshake and then follow a script; returns the URL.
     private static func serve(
@@ -79,7 +79,7 @@ import Testing
     }
 
     @Test func aServerThatIsGoneIsFoundByPings() async throws {
-        // The connection stays open, and nothing comes.
+        // The connection stays open, and no bytes arrive.
         let url = Self.serve { wire in wire.pause(milliseconds: 30_000) }
         let interval = Duration.milliseconds(200)
         await #expect(throws: WebSocketClientError.silent(limit: interval * 2)) {
@@ -87,10 +87,10 @@ import Testing
         }
     }
 
-    /// Content that the buffers of two sockets do not hold.
+    /// Content that exceeds the buffers of two sockets.
     private static let long = [UInt8](repeating: 1, count: 24 << 20)
 
-    /// Takes a long message in two seconds or more, without a byte of its own, and then what follows to `end`.
+    /// Reads a long message in two seconds or more, without sending a byte, and then the following bytes up to `end`.
     private static func takeLongMessage(_ wire: Wire, to end: Int) -> Bool {
         var count = 0
         while count < end {
@@ -106,7 +106,7 @@ import Testing
         let url = Self.serve { wire in
             guard Self.takeLongMessage(wire, to: Self.long.count) else { return }
             wire.send([0x88, 0])
-            // Reads the rest, which would make the end a reset.
+            // Reads the rest: with unread bytes, the connection would end with a reset.
             wire.end()
         }
         try await withEngine { engine in
@@ -126,7 +126,7 @@ import Testing
         let hasBegun = Mutex(false)
         let url = Self.serve { wire in
             hasBegun.withLock { $0 = !wire.receive().isEmpty }
-            // The close frame has eight bytes, the head of the message fourteen, and the first piece is gone.
+            // The close frame has eight bytes, and the head of the message has fourteen; the first piece was read before.
             guard Self.takeLongMessage(wire, to: Self.long.count + 22 - (64 << 10)) else { return }
             hasClosed.withLock { $0 = true }
             wire.send([0x88, 0])

@@ -7,9 +7,9 @@ import StageWebSocketClient
 import Synchronization
 import Testing
 
-/// Requests that the echo of the origin accepts, and those that it refuses.
+/// Requests that the echo accepts, and those that it refuses.
 @Suite(.directory) struct EchoAdmissionTests {
-    /// Exchanges a message with the echo as a page of an origin; `PORT` stands for the port of the echo.
+    /// Exchanges a message with the echo, as a web page of an origin does; `PORT` in the URL stands for the port of the echo.
     private static func exchange(
         with url: String,
         over engine: TransferEngine,
@@ -77,7 +77,7 @@ import Testing
                         }
                     }
                 }
-                // The place of the connection that has ended is free, and so is none of a refused one.
+                // The ended connection counts no longer against the limit, and refused ones never do.
                 try await poll {
                     do {
                         try await Self.exchange(with: url, over: engine, origins: [])

@@ -31,7 +31,7 @@ import Testing
                     try await writer.send("late")
                 }
             }
-            // The record is made when the connection has ended.
+            // The record is written when the connection has ended.
             try await poll { records.withLock { !$0.isEmpty } }
             let record = try #require(records.withLock { $0.first })
             #expect(record.path == "/.stagepack/echo")
@@ -82,7 +82,7 @@ import Testing
     }
 
     @Test func theEchoHoldsNoMoreThanAPeerTakes() async throws {
-        // Nothing is read of what comes back: then the echo takes no more, and ends after its limit.
+        // The client reads no responses: then the echo reads no more messages, and ends after its timeout.
         try await withEcho(idleLimit: .milliseconds(500)) { engine, url in
             let sent = Mutex(0)
             await #expect(throws: (any Error).self) {
@@ -99,7 +99,7 @@ import Testing
                     }
                 }
             }
-            // The sockets' buffers and two messages.
+            // The count of messages covers the sockets' buffers and two messages.
             #expect(sent.withLock { $0 } < 64)
         }
     }

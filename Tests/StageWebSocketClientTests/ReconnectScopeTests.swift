@@ -5,7 +5,7 @@ import StageWebSocketClient
 import Synchronization
 import Testing
 
-/// Writers, readers and scopes of connections that are opened anew.
+/// Writers, readers and scopes of connections that reconnect.
 @Suite(.server) struct ReconnectScopeTests {
     /// Messages that servers received.
     private final class Received: Sendable {
@@ -110,7 +110,7 @@ import Testing
     }
 
     @Test func aConnectionThatEndedUnseenTakesNothing() async throws {
-        // The reader has requested no message since the connection opened, so it does not know of its end.
+        // The reader has not requested a message since the connection opened, so it does not notice its end.
         let ends = Mutex(0)
         serve(
             .webSocket { peer in
@@ -167,7 +167,7 @@ import Testing
             _ = try await iterator.next()
             _ = try await iterator.next()
             let count = try await pollUntilUnchanged { sent.withLock { $0 } }
-            // The sockets' buffers and two messages.
+            // The count of messages covers the sockets' buffers and two messages.
             #expect(count < 100)
         }
     }

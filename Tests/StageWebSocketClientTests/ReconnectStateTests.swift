@@ -3,7 +3,7 @@ import Testing
 
 @testable import StageWebSocketClient
 
-/// The decision on what follows the end of a connection, as a value.
+/// The decision about the step after the end of a connection, as a value.
 @Suite struct ReconnectStateTests {
     private static func state(
         _ change: (inout WebSocketReconnectPolicy) -> Void = { _ in }

@@ -6,7 +6,7 @@ import StageWebSocketClient
 import Synchronization
 import Testing
 
-/// Connections that are opened anew, and their events.
+/// Connections that reconnect, and their events.
 @Suite(.server, .directory) struct ReconnectTests {
     private static let lost = "the server ended the connection without a close frame"
 
@@ -229,7 +229,7 @@ import Testing
         #expect(events.lines.first?.contains("is not signed by an authority") == true)
     }
 
-    /// Nothing listens at port 1; the port of a server that has ended would be another test's.
+    /// No server listens at port 1; another test may reuse the port of a stopped server.
     private static let nowhere = "ws://127.0.0.1:1/socket"
 
     @Test func aServerThatIsNotThereIsTriedUntilTheTimeIsOver() async throws {

@@ -19,12 +19,12 @@ func quickPolicy(
     return policy
 }
 
-/// Sets the answers to the opening handshakes of connections, the last of which repeats.
+/// Sets the responses to the opening handshakes; the last one repeats.
 func serve(_ answers: Answer...) {
     TestServer.current.answer("/socket", with: answers)
 }
 
-/// Runs `body` with an engine and a connection to the server that is opened anew.
+/// Runs `body` with an engine and a reconnecting connection to the server.
 func withSocket<Result>(
     to url: String = socketURL,
     _ policy: WebSocketReconnectPolicy = quickPolicy(),
@@ -49,7 +49,7 @@ final class EventLines: Sendable {
 
     /// The lines so far.
     var lines: [String] { state.withLock { $0 } }
-    /// The delays before attempts so far.
+    /// The delays before reconnection attempts so far.
     var retryDelays: [Duration] { delays.withLock { $0 } }
 
     /// Adds an event.

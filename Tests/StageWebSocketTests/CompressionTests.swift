@@ -25,7 +25,7 @@ import Testing
         let result = outcome(of: [bytes], compression: agreement)
         #expect(result.events == messages.map { .message($0) })
         let total = messages.map(\.count).reduce(0, +)
-        // A window of 2 to the power of 8 bytes is one that zlib does not compress with.
+        // zlib does not compress with a window of 2 to the power of 8 bytes.
         #expect(direction.windowBits == 8 ? bytes.count > total : bytes.count < total)
     }
 
@@ -76,13 +76,13 @@ import Testing
 
     static let faults: [([UInt8], WebSocketError)] = [
         (frame(0xC1, [0xFF, 0xFF]), .invalidCompression),
-        // A block that the message does not end.
+        // The message does not end this block.
         (frame(0xC1, [0xF2, 0x48, 0xCD]), .invalidCompression),
         (frame(0xC2, [0x00, 0x06, 0x00, 0xF9, 0xFF, 0x48]), .invalidCompression),
         (frame(0x41, [0xF2]) + frame(0xC0), .frame(.reservedBits)),
         // "\xFF" in a block without compression.
         (frame(0xC1, [0x00, 0x01, 0x00, 0xFE, 0xFF, 0xFF, 0x00]), .invalidText),
-        // The same before a block of a type that there is none of: the first fault counts.
+        // The same message before a block of an unknown type: the first fault is reported.
         (frame(0xC1, [0x00, 0x01, 0x00, 0xFE, 0xFF, 0xFF, 0x07]), .invalidText),
     ]
 

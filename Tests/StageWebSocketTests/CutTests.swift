@@ -38,7 +38,7 @@ import Testing
         var generator = SeededGenerator(seed: seed)
         var bytes = try Self.stream(&generator)
         if Bool.random(using: &generator) {
-            // Damaged, the faults are the same, too.
+            // For damaged bytes, the faults are the same, too.
             let index = Int.random(in: bytes.indices, using: &generator)
             bytes[index] ^= 1 << UInt8.random(in: 0..<8, using: &generator)
         }

@@ -24,7 +24,7 @@ import Testing
         )
     }
 
-    /// Returns the head with which a server answers.
+    /// Returns the head of a server's response.
     private static func answer(
         _ request: HTTPHead,
         subprotocols: [String] = []

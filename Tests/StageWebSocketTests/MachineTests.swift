@@ -74,7 +74,7 @@ import Testing
     }
 
     @Test func textIsRefusedAtItsFirstWrongByte() {
-        // The frame announces more than comes.
+        // The frame announces more bytes than arrive.
         let bytes: [UInt8] = [0x81, 0x8A, 0, 0, 0, 0, 0xCE, 0xBA, 0xF4, 0x90]
         #expect(outcome(of: [bytes]).events == [.failure(.invalidText)])
         #expect(outcome(of: [bytes.dropLast()]).events == [])
@@ -83,7 +83,7 @@ import Testing
     @Test func aCharacterMayBeCutByFragments() {
         let bytes = frame(0x01, [0xE2, 0x82]) + frame(0x00) + frame(0x80, [0xAC])
         #expect(outcome(of: [bytes]).events == [.message(.text("€"))])
-        // The first characters of three and of four bytes, whose second byte has the narrowest range.
+        // The first code points of three and of four bytes, whose second byte has the narrowest range.
         let first = frame(0x81, [0xE0, 0xA0, 0x80, 0xF0, 0x90, 0x80, 0x80])
         #expect(outcome(of: [first]).events == [.message(.text("\u{800}\u{10000}"))])
     }
@@ -107,7 +107,7 @@ import Testing
         #expect(output.count == 2 + 2 + 122)
         #expect(throws: WebSocketError.closed) { try machine.send(.text("late")) }
         #expect(throws: WebSocketError.closed) { try machine.ping() }
-        // Messages on their way still come, and pings are not answered.
+        // Messages in transit are still delivered, and pings are not answered.
         let late = frame(0x82, [7]) + frame(0x89) + frame(0x88)
         machine.receive(late.span)
         var events: [WebSocketEvent] = []

@@ -1,6 +1,6 @@
 import StageWebSocket
 
-/// The events and the output that bytes lead to.
+/// The events and the output that result from received bytes.
 struct Outcome: Equatable {
     var events: [WebSocketEvent] = []
     var output: [UInt8] = []
@@ -41,7 +41,7 @@ func frame(_ first: UInt8, _ payload: [UInt8] = []) -> [UInt8] {
     return bytes + [0, 0, 0, 0] + payload
 }
 
-/// Returns the bytes by which a machine sends messages.
+/// Returns the bytes that a machine sends for messages.
 func sent(
     _ messages: [WebSocketMessage],
     by role: WebSocketMachine.Role = client,

@@ -1,6 +1,6 @@
 import Glibc
 
-/// Downloads over HTTP/1.0 from a server on this machine, as the conformance suite has one.
+/// Downloads over HTTP/1.0 from a server on this machine, such as that of the conformance suite.
 enum LoopbackHTTP {
     /// Returns the body of a response with status 200, or `nil` for 403 and 404.
     static func get(_ url: String, limit: Int) throws -> [UInt8]? {

@@ -9,7 +9,7 @@ import StagingService
 import Synchronization
 import SystemPackage
 
-// The service that tests start, and, by its first argument, what a test needs a process of its own for.
+// Runs the service that tests start or, by the first argument, another task for which a test needs a process.
 switch CommandLine.arguments.dropFirst().first {
 case "without-landlock":
     precondition(decoder_without_landlock() == 0)
@@ -32,7 +32,7 @@ default:
     exit(UnpackService.run())
 }
 
-/// The attempts of a decoder that was taken over, from both of its threads.
+/// The system calls that a compromised decoder attempts, from both of its threads.
 enum Attempts {
     private final class Notes {
         let prefix: String
@@ -40,7 +40,7 @@ enum Attempts {
         init(prefix: String) { self.prefix = prefix }
     }
 
-    /// Confines the process as the service does, and answers with a line for each attempt.
+    /// Confines the process as the service does, and sends a line for each attempt.
     static func make(on socket: MessageSocket) throws {
         guard let message = try socket.receive(), message.files.count == 1 else { exit(2) }
         let directory = Directory(adopting: message.files[0], path: "directory")
@@ -79,10 +79,10 @@ enum Attempts {
     }
 }
 
-/// An application of a user that unpacks on a thread of its own.
+/// An application of a user that unpacks on a thread of its own process.
 enum UserThread {
-    /// Becomes a user without rights, unpacks the archive of the message, and answers with the rights that the threads which
-    /// report its progress still have.
+    /// Becomes an unprivileged user, unpacks the archive in the message, and responds with the rights that the threads which report its
+    /// progress still have.
     static func run(on socket: MessageSocket) async throws {
         guard let message = try socket.receive(), message.files.count == 2 else { exit(2) }
         guard decoder_become(65_534) == 0 else { exit(3) }
@@ -100,13 +100,13 @@ enum UserThread {
         try socket.send(Array("confined: \(isConfined), callbacks: \(threads.description)".utf8))
     }
 
-    /// The rights of the threads that called back.
+    /// The rights of the threads that called the progress closure.
     private final class Threads: Sendable {
         private let states = Mutex<Set<String>>([])
 
         var description: String { states.withLock { $0.sorted().joined(separator: ", ") } }
 
-        /// Adds the calling thread; one that is confined cannot open what it is asked for.
+        /// Adds the calling thread; a confined thread cannot open the file with its rights.
         func add() {
             let status = try? File.open(reading: "/proc/thread-self/status").readAll(limit: 1 << 16)
             let text = String(decoding: status ?? [], as: UTF8.self)
@@ -116,7 +116,7 @@ enum UserThread {
     }
 }
 
-/// A worker of the daemon's that was taken over.
+/// A compromised worker of the daemon.
 enum Worker {
     /// Confines the process as a worker for a container and a manifest does, and executes the rest of the arguments.
     static func become(_ arguments: [String]) throws {

@@ -64,7 +64,7 @@ nonisolated func runCases(
                 for try await message in messages { try await writer.send(message) }
             }
         } catch is WebSocketClientError {
-            // Many cases break the protocol: the report of the server says whether that was found.
+            // Many cases violate the protocol: the report of the server contains the results.
         }
     }
     do {
@@ -73,7 +73,7 @@ nonisolated func runCases(
             for try await _ in messages {}
         }
     } catch WebSocketClientError.lost {
-        // The server is done, and ends.
+        // The server has finished its cases, and stops.
     }
 }
 

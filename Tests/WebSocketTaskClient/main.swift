@@ -7,7 +7,7 @@ import Foundation
 
 /// A delegate that prints its calls.
 final class Printer: NSObject, URLSessionWebSocketDelegate {
-    /// Ends with the task.
+    /// The stream ends with the task.
     let calls = AsyncStream.makeStream(of: Void.self)
 
     func urlSession(

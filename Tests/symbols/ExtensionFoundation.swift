@@ -1,4 +1,4 @@
 import ExtensionFoundation
 
-/// The place of the snippets of 'ExtensionFoundation.tsv'.
+/// The class that contains the snippets of 'ExtensionFoundation.tsv'.
 final class Snippets {}
