@@ -21,7 +21,7 @@ struct ScriptedWorld {
         try daemon.start()
     }
 
-    /// The rules of the session.
+    /// The configuration of the session.
     var configuration: URLSessionConfiguration {
         let configuration = URLSessionConfiguration.background(withIdentifier: identifier)
         configuration.serviceSocketPath = daemon.path

@@ -27,7 +27,7 @@ struct World {
         if starts { try await daemon.start() }
     }
 
-    /// The rules of the session.
+    /// The configuration of the session.
     var configuration: URLSessionConfiguration {
         let configuration = URLSessionConfiguration.background(withIdentifier: identifier)
         configuration.serviceSocketPath = daemon.socket.string

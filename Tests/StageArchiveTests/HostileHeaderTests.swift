@@ -187,7 +187,7 @@ import Testing
         },
     ]
 
-    /// libarchive refuses them too, in some versions and with other messages.
+    /// Some versions of libarchive also refuse these archives, with other messages.
     @Test(arguments: doubled)
     func twoExtendedHeadersForOneEntryAreRefused(archive: [UInt8]) async throws {
         var bench = try Bench()

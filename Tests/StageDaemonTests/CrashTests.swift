@@ -132,7 +132,7 @@ private struct Scenario {
 
     private mutating func create() async throws {
         try await daemon.makeSession()
-        // The token finds a task that an earlier daemon recorded; its file may be gone by then.
+        // A request with the same token finds the task that an earlier daemon recorded; the uploaded file may be deleted by then.
         if !FileStatus.exists(upload) {
             try Directory.open(daemon.directory)
                 .write(Self.small, to: "upload", durably: false)

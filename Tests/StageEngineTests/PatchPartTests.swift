@@ -86,7 +86,7 @@ struct PatchPartTests {
         #expect(world.server.counts(for: published.path).requests == 1)
     }
 
-    /// Fields of a table that clients check.
+    /// Wrong fields of a table, which clients detect.
     enum Bend: CaseIterable {
         case longerPart, shorterPart, emptyPart, lostPart, oneMorePart, hugePart
         case prefixBehindOldVersion, hugePrefix, longerFrame, shorterFrame, emptyFrame

@@ -36,7 +36,7 @@ extension Trait where Self == ConditionTrait {
     }
 }
 
-/// Runs a script of the shell, which has to succeed, and returns what it printed.
+/// Runs a shell script, expects exit status 0, and returns its standard output.
 @discardableResult
 func shell(_ script: String, _ arguments: String...) async throws -> String {
     let result = try await Subprocess.run(

@@ -52,7 +52,7 @@ struct MetricsTests {
                 "stagepack_pack_failures{\(application),pack=\"prefetch\"} 1",
             ]
         )
-        // Another run may have succeeded within the same second.
+        // The last success may have the same time as the last run: two runs can end within one second.
         let container = try #require(try Container.open(installed.container))
         try container.updateHistory(of: installed.registration.application) { history in
             history.lastSuccessAt = history.lastRun?.endedAt

@@ -27,7 +27,7 @@ struct RefusedArgumentTests {
         #expect(ending.error.hasSuffix(" with --host\n"), "\(ending)")
     }
 
-    /// The reason is the system's, and not the library's.
+    /// The message contains the system's reason, and not the words of the networking library.
     @Test func aPortThatIsTakenIsNamed() async throws {
         let world = try World()
         let port = try #require(world.server.baseURL.split(separator: ":").last)

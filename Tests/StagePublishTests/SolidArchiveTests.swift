@@ -38,7 +38,7 @@ struct SolidArchiveTests {
         #expect(archive.url == "a/\(archive.digest).of.\(pack.reference.contentDigest)")
         #expect(archive.size == ByteCount(bytes.count))
         #expect(archive.size + archive.size < pack.reference.bundleSize)
-        // Large enough for all of the content, and at most twice that.
+        // The window is at least as large as the content, and at most twice as large.
         #expect(archive.windowSize == .mebibytes(2))
         #expect(ZstandardHeader(bytes)?.windowSize == 2 << 20)
         #expect(try store.names(in: "a") == [String(archive.url.dropFirst(2))])
