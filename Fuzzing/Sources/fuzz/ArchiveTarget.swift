@@ -9,7 +9,7 @@ import SystemPackage
 /// libarchive's parsing.
 ///
 /// - The result for a tar archive does not depend on the pieces in which it arrives: the same entries, and
-/// the same first fault.
+///   the same first fault.
 /// - Entries of a tar archive begin at blocks within it, and none within the content of another.
 /// - Two readings of a zip archive have the same result.
 enum ArchiveTarget: FuzzTarget {

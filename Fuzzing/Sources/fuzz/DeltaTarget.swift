@@ -7,7 +7,7 @@ import StageModel
 ///
 /// - A table has one encoding: writing the decoded table gives the same bytes.
 /// - Its head has its length; its frames follow each other; a set or a patch that passes the check against
-/// two indexes names only contents of these.
+///   two indexes names only contents of these.
 /// - No part of a patch has more bytes on either side than a decoder may keep.
 /// - A frame never yields more bytes than requested, and compressing and decompressing gives the same bytes.
 enum DeltaTarget: FuzzTarget {

@@ -9,10 +9,10 @@ import StageSystem
 ///
 /// - A response of the daemon, and lines of events, do not depend on the pieces in which they arrive.
 /// - A length and a range from a head are within the stated bounds; a delay is a day at most; each head is
-/// classified.
+///   classified.
 /// - Formatting a parsed date gives the same text, and libcurl parses it as the same date.
 /// - A selected range lies within the content; a served path is encoded as it was decoded, and stays
-/// below the directory.
+///   below the directory.
 /// - A reference resolves to a URL that can be fetched, and that has no password.
 enum HTTPTarget: FuzzTarget {
     static func test(_ bytes: [UInt8]) {

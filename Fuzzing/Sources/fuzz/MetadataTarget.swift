@@ -12,7 +12,7 @@ import StageTesting
 /// - The signature covers the canonical form, and parsing this form gives equal metadata.
 /// - Formatting a parsed time gives the same text.
 /// - A refresh ends after at most one fetch of each file; the files that it trusts are consistent and have not
-/// expired; the files that it stored are valid alone, and a second refresh from them gives the same result.
+///   expired; the files that it stored are valid alone, and a second refresh from them gives the same result.
 /// - A search ends, and finds only the requested target.
 enum MetadataTarget: FuzzTarget {
     static func test(_ bytes: [UInt8]) {
