@@ -429,7 +429,7 @@ struct ExtensionAbuseTests {
         )
         #expect(ending.error == "")
         #expect(ending.status == 0)
-        // Left out are the remaining downloads, and the pack that the extension did not request.
+        // The outcome is "left" for the remaining downloads, and for the pack that the extension did not request.
         #expect(ending.output.components(separatedBy: #""outcome" : "left""#).count - 1 == 11)
         #expect(server.requests(for: "/file").count == 1000)
     }
