@@ -97,7 +97,8 @@ struct TransferStateTests {
         try state.reserve(requests, in: 1)
         #expect(throws: ControlRefusal.self) { try state.reserve(requests, in: 1) }
         // The session stays for the reserved tasks, although no client is attached.
-        #expect(!state.isOver(1))
+        #expect(state.isOver(1) == false)
+        #expect(state.sessions[1]?.wasOverDuringCreation == true)
         state.endReservation(of: 5, in: 1)
         #expect(state.isOver(1) == true)
         try state.reserve(requests, in: 1)
