@@ -43,8 +43,8 @@ struct EntryWriter: ~Copyable {
 
     /// Writes an entry, and calls `progress` with the number of bytes after each buffer of its content.
     ///
-    /// - Throws: ``PackagingError/changed(source:)`` if a file has another size, or not the digest that is expected of
-    ///   it.
+    /// - Throws: ``PackagingError/changed(source:)`` if a file has another size, was written while it was read, or has
+    ///   not the digest that is expected of it.
     mutating func add(
         _ entry: RecipeEvaluation.Entry,
         expecting digest: Digest? = nil,
@@ -59,6 +59,7 @@ struct EntryWriter: ~Copyable {
         let file = try PackagingError.wrapping { () throws(FileError) in
             try File.open(readingRegular: entry.file)
         }
+        let before = try PackagingError.wrapping { () throws(FileError) in try file.identity() }
         var hasher = digest == nil ? nil : SHA256Hasher()
         var offset: Int64 = 0
         while true {
@@ -75,9 +76,9 @@ struct EntryWriter: ~Copyable {
             }
             progress(count)
         }
-        guard offset == entry.size.rawValue, hasher.take()?.finish() == digest else {
-            throw .changed(source: entry.source)
-        }
+        let after = try PackagingError.wrapping { () throws(FileError) in try file.identity() }
+        guard offset == entry.size.rawValue, after == before, hasher.take()?.finish() == digest
+        else { throw .changed(source: entry.source) }
     }
 
     /// Ends the current entry, so that the sink of an archive without a buffer has received all of it.

@@ -125,7 +125,10 @@ struct IndexedPackRun: ~Copyable {
                     (digest, content) = (surveyed, here)
                 } else {
                     let file = try File.open(readingRegular: entry.file)
-                    (digest, content) = try await add(file, size: size)
+                    let before = try file.identity()
+                    let (read, stored) = try await add(file, size: size)
+                    let isUnchanged = try file.identity() == before
+                    (digest, content) = (read, isUnchanged ? stored : nil)
                 }
             } catch {
                 throw Task.isCancelled ? .cancelled : .file(error)

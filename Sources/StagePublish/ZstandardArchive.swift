@@ -91,7 +91,7 @@ struct ZstandardArchive: Sendable {
     ///
     /// - Parameters:
     ///   - evaluation: The recipe's files.
-    ///   - index: The index of the files, which have changed if their digests differ; `nil` to compare sizes alone.
+    ///   - index: The index of the files, which have changed if their digests differ; `nil` for files that no index describes.
     ///   - isTrial: Whether the progress is that of a trial.
     ///   - cancellation: Polled after each buffer that was read or written.
     ///   - sink: Receives the bytes.

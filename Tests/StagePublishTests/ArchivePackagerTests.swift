@@ -287,6 +287,29 @@ import Testing
         #expect(try text(of: directory.path.appending("out")) == "old")
     }
 
+    /// A program writes into a file in place, which keeps its size.
+    @Test(arguments: formats)
+    func aFileThatIsWrittenWhileItIsReadIsAnError(format: ArchiveFormat) async throws {
+        let tree = try tree("one")
+        let path = tree.path.appending("b.bin")
+        // The time of a write is that of the clock's last tick, which may be the time of the file.
+        try File.open(reading: path).setModified(1_000_000_000)
+        var packager = ArchivePackager(format: format, threads: 1)
+        if format != .tar { packager.level = 1 }
+        packager.progress = { progress in
+            guard progress.read > .zero, let file = try? FileDescriptor.open(path, .writeOnly)
+            else { return }
+            _ = try? file.writeAll(toAbsoluteOffset: 0, [UInt8(1)])
+            try? file.close()
+        }
+        let (configured, directory) = (packager, try TemporaryDirectory.required())
+        let evaluation = try tree.evaluate(#"{"directory": "."}"#)
+        await #expect(throws: PackagingError.changed(source: "b.bin")) {
+            try await configured.write(evaluation, to: directory.path.appending("out"))
+        }
+        #expect(try directory.entries().map(\.path.string) == ["one"])
+    }
+
     @Test func aFileThatChangesBeforeTheTrialIsAnError() async throws {
         let tree = try SourceTree("one")
         try tree.file("a", sound(1))
