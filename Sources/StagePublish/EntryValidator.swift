@@ -64,7 +64,7 @@ enum EntryValidator {
         }
         guard let (path, fault) = links.firstFault() else { return }
         let entry = entries.first { $0.content.path.text.utf8.elementsEqual(path.utf8) }
-        throw .notAllowed(source: entry?.source ?? path, fault)
+        throw .notAllowed([RefusedSource(source: entry?.source ?? path, fault: fault)])
     }
 
     /// Throws if the entries, which include all directories, exceed the limits of a manifest.

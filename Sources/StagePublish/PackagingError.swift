@@ -10,8 +10,8 @@ package indirect enum PackagingError: Error, Equatable, Sendable {
     case nothingSelected([String])
     /// Two sources have the same destination.
     case collision(path: ContentPath, first: String, second: String)
-    /// A source has a name, a type or a link target that packs must not contain.
-    case notAllowed(source: String, ValueError)
+    /// These sources have names, types or link targets that packs must not contain.
+    case notAllowed([RefusedSource])
     /// The pack exceeds a limit of manifests.
     case overLimit(ValueError)
     /// A source changed while it was packed.
@@ -24,6 +24,19 @@ package indirect enum PackagingError: Error, Equatable, Sendable {
     case base(Digest, BaseFault)
     /// The caller cancelled.
     case cancelled
+}
+
+/// A source that packs must not contain.
+package struct RefusedSource: Equatable, Sendable {
+    /// The path as written in the recipe.
+    package var source: String
+    /// The rule that its name, type or link target violates.
+    package var fault: ValueError
+
+    /// Creates a refused source from its parts.
+    package init(source: String, fault: ValueError) {
+        (self.source, self.fault) = (source, fault)
+    }
 }
 
 /// The reason why a version cannot be the base of a delta set.
@@ -55,8 +68,8 @@ extension PackagingError: CustomStringConvertible {
             selectors.map { "\($0.forDisplay()) selects nothing" }.joined(separator: "; ")
         case .collision(let path, let first, let second):
             "'\(path)' has two sources: '\(first.forDisplay())' and '\(second.forDisplay())'"
-        case .notAllowed(let source, let fault):
-            "'\(source.forDisplay())' is not allowed in a pack: \(fault)"
+        case .notAllowed(let refused):
+            Self.text(ofRefused: refused)
         case .overLimit(let fault):
             fault.description
         case .changed(let source):
@@ -70,6 +83,22 @@ extension PackagingError: CustomStringConvertible {
         case .cancelled:
             "packaging was cancelled"
         }
+    }
+
+    /// The number of refused sources that a message names.
+    private static let shownSources = 50
+
+    private static func text(ofRefused refused: [RefusedSource]) -> String {
+        if refused.count == 1, let only = refused.first {
+            return "'\(only.source.forDisplay())' is not allowed in a pack: \(only.fault)"
+        }
+        var names = refused.prefix(shownSources).map { refused in
+            "'\(refused.source.forDisplay())', expected \(refused.fault.expected)"
+        }
+        let rest = refused.count - names.count
+        if rest > 0 { names.append("and \(rest.quantity(of: "other"))") }
+        return "\(refused.count.quantity(of: "source")) are not allowed in a pack: "
+            + names.joined(separator: "; ")
     }
 }
 

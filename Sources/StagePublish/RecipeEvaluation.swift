@@ -76,6 +76,8 @@ package struct RecipeEvaluation: Sendable {
             if case .exclusion = selector { continue }
             idle.append("fileSelectors[\(index)]: \(selector.summary)")
         }
+        // Before selectors of nothing, since one may have selected only these.
+        guard walk.refused.isEmpty else { throw .notAllowed(walk.refused) }
         guard idle.isEmpty else { throw .nothingSelected(idle) }
         self.recipe = recipe
         entries = try EntryValidator.ordered(walk.found)

@@ -6,6 +6,10 @@ import SystemPackage
 struct SelectorWalk {
     /// The entries found, in the order of discovery.
     private(set) var found: [RecipeEvaluation.Entry] = []
+    /// The sources that packs must not contain, each once, in the order of discovery.
+    private(set) var refused: [RefusedSource] = []
+    /// The bytes of their paths.
+    private var refusedPaths: Set<[UInt8]> = []
     private let root: FilePath
     private var exclusions: [(pattern: GlobPattern, isUsed: Bool)]
     /// The number of components of the current selector's source that name directories outside of the root.
@@ -60,10 +64,9 @@ struct SelectorWalk {
         }
         guard let status else { return }
         if status.kind == .directory {
-            throw .notAllowed(
-                source: source,
-                ValueError(expected: "a file, as the selector says", found: "a directory")
-            )
+            let fault = ValueError(expected: "a file, as the selector says", found: "a directory")
+            refuse(source, because: fault)
+            return
         }
         try add(Leaf(name: name, kind: status.kind, source: source), in: directory, as: destination)
     }
@@ -83,10 +86,11 @@ struct SelectorWalk {
         as destination: ContentPath?
     ) throws(PackagingError) {
         for entry in try entries(of: directory) {
-            let name = try text(of: entry.name, in: source)
+            guard let name = text(of: entry.name, in: source) else { continue }
             let below = Self.join(source, with: name)
             if isExcluded(below) { continue }
-            let target = try path(destination.map { "\($0.text)/\(name)" } ?? name, of: below)
+            let inPack = destination.map { "\($0.text)/\(name)" } ?? name
+            guard let target = path(inPack, of: below) else { continue }
             guard entry.kind == .directory else {
                 // Equal texts share their memory; Swift treats canonically equivalent text as equal, too.
                 let source = target.text.utf8.elementsEqual(below.utf8) ? target.text : below
@@ -106,8 +110,8 @@ struct SelectorWalk {
     ///   - directory: The directory.
     ///   - source: Its path, with invalid UTF-8 replaced.
     ///   - state: The pattern's state after `source`.
-    ///   - misnamed: The path above that is not UTF-8, an error once an entry below it is selected.
-    /// - Throws: ``PackagingError`` for an entry that a pack must not contain, or that cannot be read.
+    ///   - misnamed: The path above that is not UTF-8, which is refused once an entry below it is selected.
+    /// - Throws: ``PackagingError`` for an entry that cannot be read.
     private mutating func addMatches(
         of pattern: GlobPattern,
         in directory: Directory,
@@ -131,10 +135,14 @@ struct SelectorWalk {
                     belowMisnamed: misnamed ?? (isUTF8 ? nil : below)
                 )
             } else if pattern.accepts(next) {
-                if let misnamed { throw Self.notUTF8(misnamed) }
-                _ = try text(of: entry.name, in: source)
+                if let misnamed {
+                    refuse(misnamed, because: Self.notUTF8)
+                    continue
+                }
+                guard text(of: entry.name, in: source) != nil, let target = path(below, of: below)
+                else { continue }
                 let leaf = Leaf(name: entry.name, kind: entry.kind, source: below)
-                try add(leaf, in: directory, as: try path(below, of: below))
+                try add(leaf, in: directory, as: target)
             }
         }
     }
@@ -201,10 +209,9 @@ extension SelectorWalk {
                 try directory.linkBytes(leaf.name)
             }
             guard let text = String(validating: target ?? [], as: UTF8.self) else {
-                throw .notAllowed(
-                    source: leaf.source,
-                    ValueError(expected: "a link whose target is in UTF-8", found: "other bytes")
-                )
+                let expected = "a link whose target is in UTF-8"
+                refuse(leaf.source, because: ValueError(expected: expected, found: "other bytes"))
+                return
             }
             claim = .symbolicLink(target: text)
         case .directory, .other:
@@ -228,8 +235,14 @@ extension SelectorWalk {
                 )
             )
         } catch {
-            throw .notAllowed(source: leaf.source, error)
+            refuse(leaf.source, because: error)
         }
+    }
+
+    /// Remembers a source that packs must not contain, so that all are reported together.
+    private mutating func refuse(_ source: String, because fault: ValueError) {
+        guard refusedPaths.insert(Array(source.utf8)).inserted else { return }
+        refused.append(RefusedSource(source: source, fault: fault))
     }
 }
 
@@ -267,28 +280,24 @@ extension SelectorWalk {
             .sorted { $0.path.string.utf8.lexicographicallyPrecedes($1.path.string.utf8) }
     }
 
-    private func text(
-        of name: FilePath.Component,
-        in source: String
-    ) throws(PackagingError) -> String {
+    /// Returns the text of a name, or refuses the source.
+    private mutating func text(of name: FilePath.Component, in source: String) -> String? {
         guard let text = String(validating: name) else {
-            throw Self.notUTF8(Self.join(source, with: name.string))
+            refuse(Self.join(source, with: name.string), because: Self.notUTF8)
+            return nil
         }
         return text
     }
 
-    private static func notUTF8(_ source: String) -> PackagingError {
-        .notAllowed(
-            source: source,
-            ValueError(expected: "a name in UTF-8", found: "other bytes")
-        )
-    }
+    private static let notUTF8 = ValueError(expected: "a name in UTF-8", found: "other bytes")
 
-    private func path(_ text: String, of source: String) throws(PackagingError) -> ContentPath {
-        do {
+    /// Returns the path in the pack, or refuses the source.
+    private mutating func path(_ text: String, of source: String) -> ContentPath? {
+        do throws(ValueError) {
             return try ContentPath(text)
         } catch {
-            throw .notAllowed(source: source, error)
+            refuse(source, because: error)
+            return nil
         }
     }
 

@@ -150,10 +150,12 @@ import Testing
         #expect(try tree.names(#"{"directory": "."}"#).count == 4)
         try tree.link("outside", to: "here/../d")
         #expect(
-            throws: PackagingError.notAllowed(
-                source: "outside",
-                ValueError(expected: "a link that stays inside the pack", text: "here/../d")
-            )
+            throws: PackagingError.notAllowed([
+                RefusedSource(
+                    source: "outside",
+                    fault: ValueError(expected: "a link that stays inside the pack", text: "here/../d")
+                )
+            ])
         ) { try tree.names(#"{"directory": "."}"#) }
     }
 
@@ -233,13 +235,11 @@ import Testing
         let fifo = tree.path.appending("fifo").string
         let status = unsafe mkfifo(fifo, 0o600)
         try #require(status == 0)
-        let expected = PackagingError.notAllowed(
-            source: "fifo",
-            ValueError(
-                expected: "a file, a directory or a link",
-                found: "a device, a fifo or a socket"
-            )
+        let fault = ValueError(
+            expected: "a file, a directory or a link",
+            found: "a device, a fifo or a socket"
         )
+        let expected = PackagingError.notAllowed([RefusedSource(source: "fifo", fault: fault)])
         for selector in [#"{"file": "fifo"}"#, #"{"directory": "."}"#, #"{"filePattern": "*"}"#] {
             #expect(throws: expected) { try tree.names(selector) }
         }
@@ -252,6 +252,42 @@ import Testing
         #expect(throws: PackagingError.self) { try tree.names(#"{"directory": "."}"#) }
         let renamed = #"{"fileSource": "back\\slash", "fileDestination": "x"}"#
         #expect(try tree.names(renamed) == ["x"])
+    }
+
+    @Test func allNamesThatAPackMayNotHaveAreReportedTogether() throws {
+        let tree = try SourceTree()
+        let names = ["back\\slash", "d/line\nbreak", "d/right\u{202E}left", "e\\/below"]
+        for name in names + ["f", "g/fine"] { try tree.file(name) }
+        try tree.link("outside", to: "/tmp")
+        let everything = [#"{"directory": "."}"#, #"{"filePattern": "**"}"#].joined(separator: ", ")
+        let error = #expect(throws: PackagingError.self) { try tree.names(everything) }
+        let backslash = "expected a path without backslashes"
+        let control = "expected a path without control and bidirectional characters"
+        guard case .notAllowed(let refused)? = error else {
+            Issue.record("\(String(describing: error))")
+            return
+        }
+        #expect(
+            refused.map(\.source) == [
+                "back\\slash", "d/line\nbreak", "d/right\u{202E}left", "e\\", "outside",
+                "e\\/below",
+            ]
+        )
+        let text = try #require(error).description
+        let head = "6 sources are not allowed in a pack: 'back\\slash', \(backslash); "
+        #expect(text.hasPrefix(head + "'d/line\\u{a}break', \(control); "))
+        #expect(text.contains("; 'd/right\\u{202e}left', \(control); "))
+    }
+
+    @Test func aMessageNamesFiftyRefusedSources() throws {
+        let tree = try SourceTree()
+        for number in 0..<51 { try tree.file("\(100 + number)\\") }
+        let pattern = #"{"filePattern": "*"}"#
+        let error = #expect(throws: PackagingError.self) { try tree.names(pattern) }
+        let text = try #require(error).description
+        #expect(text.hasPrefix("51 sources are not allowed in a pack: '100\\', expected "))
+        #expect(text.contains("'149\\'") && !text.contains("'150\\'"))
+        #expect(text.hasSuffix("; and 1 other"))
     }
 
     @Test func aSetUserIDFileIsRefusedAndASharedDirectoryIsNot() throws {

@@ -43,8 +43,10 @@ extension CommandFailure {
             "paths are relative to the current directory, or to 'sourceRoot' of the recipe"
         case .collision:
             "give one of them another destination, or exclude it with 'fileExclusion'"
-        case .notAllowed:
-            "change it, or exclude it with 'fileExclusion'"
+        case .notAllowed(let refused):
+            refused.count == 1
+                ? "change it, or exclude it with 'fileExclusion'"
+                : "rename or change them, or exclude them with 'fileExclusion'"
         case .base(_, let fault):
             Self.hint(for: fault)
         case .overLimit, .changed, .file, .compressor, .cancelled:
