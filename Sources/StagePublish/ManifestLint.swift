@@ -5,6 +5,9 @@ package enum ManifestLint {
     /// The total size of essential packs above which a first launch probably waits too long.
     package static let essentialSize = ByteCount(Int64(200_000_000))
 
+    /// The advice for a manifest that exceeds ``StageModel/ManifestLimits/byteCount``.
+    package static let adviceForSize = "move large 'userInfo' into the packs, or offer fewer packs"
+
     /// Returns the findings of a manifest, in the order of its members: the error if it is invalid, otherwise
     /// warnings.
     package static func findings(in json: [UInt8]) -> [LintFinding] {
@@ -34,7 +37,7 @@ package enum ManifestLint {
             message = ValueError(expected: "\(known)", found: "\(found)").description
         case .tooLarge:
             member = "the document"
-            hint = "move large 'userInfo' into the packs"
+            hint = adviceForSize
         case .notJSON:
             member = "the document"
         }

@@ -141,6 +141,8 @@ public enum StagingAdvice: String, Codable, Sendable, CaseIterable {
     case tellPublisherOfRefusal
     /// Tell the publisher that a URL or the server must be changed.
     case tellPublisherOfServer
+    /// Tell the publisher that the manifest exceeds the limit of its size.
+    case tellPublisherOfManifestSize
     /// Tell the publisher that the server must not apply a content encoding to the file.
     case tellPublisherOfEncoding
     /// Tell the publisher that the server violates HTTP.

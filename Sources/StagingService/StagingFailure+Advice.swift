@@ -103,6 +103,9 @@ extension StagingFailure {
             (.manifestUnavailable, .checkManifestURL, outcome.retryAdvice)
         case .storage(let error) where error.isOfOtherKindThanPublished:
             (.manifestUnavailable, .nameManifestFile, .never)
+        // Metadata and packs have other limits.
+        case .unacceptable(_, .size(let limit)) where limit == ByteCount(ManifestLimits.byteCount):
+            (.manifestUnavailable, .tellPublisherOfManifestSize, outcome.retryAdvice)
         default: (.manifestUnavailable, outcome.advice, outcome.retryAdvice)
         }
     }

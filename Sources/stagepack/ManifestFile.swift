@@ -44,6 +44,17 @@ struct ManifestFile {
 
     /// Returns the failure for a manifest that cannot be read; `name` is its path as it was given.
     static func failure(_ error: FileError, named name: String) -> CommandFailure {
+        if error.errno == .fileTooLarge {
+            let limit = ManifestLimits.byteCount
+            return CommandFailure(
+                status: .manifestInvalid,
+                message:
+                    "\(name.forDisplay()): expected a manifest of at most \(limit.quantity(of: "byte")) "
+                    + "(\(limit >> 20) MiB), found a larger file",
+                hint: ManifestLint.adviceForSize,
+                retryAdvice: .never
+            )
+        }
         let isURL = name.endOfScheme != nil
         return CommandFailure(
             status: isURL ? .usage : CommandFailure.status(ofArgument: error),

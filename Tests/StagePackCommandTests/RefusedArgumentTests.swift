@@ -1,3 +1,4 @@
+import StageModel
 import StageSystem
 import StageTesting
 import SystemPackage
@@ -59,6 +60,34 @@ struct RefusedArgumentTests {
         try await expectRefusal("load", "aurora")
         try await expectRefusal("load", "aurora", "--offline")
         try await expectRefusal("repair")
+    }
+
+    @Test func aManifestThatIsTooLargeIsNamedWithItsLimit() async throws {
+        let world = try World()
+        let json =
+            #"{"manifestVersion": 1, "application": "net.example", "revision": 1, "packs": []}"#
+        let padding = [UInt8](repeating: UInt8(ascii: " "), count: ManifestLimits.byteCount)
+        let large = Array(json.utf8) + padding
+        try world.directory.write(large, to: "large.json", durably: false)
+        let path = world.directory.path.appending("large.json").string
+        let lint = try await world.program.run(["manifest", "lint", path])
+        #expect(lint.status == 3, "\(lint)")
+        let finding = "the document: expected at most 16777216 bytes, found \(large.count)"
+        #expect(lint.output.contains(finding), "\(lint)")
+        let edit = try await world.program.run(["manifest", "remove", path, "levels"])
+        let error = """
+            stagepack: error: \(path): expected a manifest of at most 16777216 bytes (16 MiB), found a larger file
+            hint: move large 'userInfo' into the packs, or offer fewer packs
+
+            """
+        #expect(edit == Program.Ending(status: 11, output: "", error: error))
+        let container = world.directory.path.appending("new").string
+        let source = ["--manifest", "file://\(path)", "--container", container]
+        let client = try await world.program.run(["prefetch", "--quiet"] + source)
+        #expect(client.status == 10, "\(client)")
+        #expect(client.error.contains("is larger than 16777216 bytes\n"), "\(client)")
+        let hint = "hint: tell the publisher: a manifest has at most 16 MiB\n"
+        #expect(client.error.hasSuffix(hint), "\(client)")
     }
 
     /// A proxy that is not valid is a fault of the variable, not of the network; the password is not printed.

@@ -153,7 +153,10 @@ import Testing
             throws: PackagingError.notAllowed([
                 RefusedSource(
                     source: "outside",
-                    fault: ValueError(expected: "a link that stays inside the pack", text: "here/../d")
+                    fault: ValueError(
+                        expected: "a link that stays inside the pack",
+                        text: "here/../d"
+                    )
                 )
             ])
         ) { try tree.names(#"{"directory": "."}"#) }

@@ -215,9 +215,9 @@ struct ManifestLintCommand: ReportingSubcommand {
 
     private static func read(_ file: String) throws(CommandFailure) -> [UInt8] {
         do throws(FileError) {
-            // Reads one byte more than the limit, so that the size is reported as a finding.
+            // Reads more than the limit, so that the size is reported as a finding.
             return try File.open(reading: FilePath(file))
-                .readAll(limit: ManifestLimits.byteCount + 1)
+                .readAll(limit: 16 * ManifestLimits.byteCount)
         } catch {
             throw ManifestFile.failure(error, named: file)
         }

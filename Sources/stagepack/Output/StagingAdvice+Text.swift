@@ -125,6 +125,8 @@ extension StagingAdvice {
         case .tellPublisherOfMissingFile: "tell the publisher: the server does not have the file"
         case .tellPublisherOfRefusal: "tell the publisher: the server refuses to send the file"
         case .tellPublisherOfServer: "tell the publisher: the address or the server must be changed"
+        case .tellPublisherOfManifestSize:
+            "tell the publisher: a manifest has at most \(ManifestLimits.byteCount >> 20) MiB"
         case .tellPublisherOfEncoding:
             "tell the publisher: the server must send the file without an encoding"
         case .tellPublisherOfProtocol:
