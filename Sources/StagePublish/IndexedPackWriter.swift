@@ -3,7 +3,7 @@ import StageFrame
 package import StageIndex
 package import StageModel
 package import StageSystem
-import SystemPackage
+package import SystemPackage
 
 /// An indexed pack that was created from a recipe.
 package struct IndexedPack: Equatable, Sendable {
@@ -73,6 +73,9 @@ package struct IndexedPackWriter: Sendable {
     ///
     /// Their content is not reused. Their bundles must be in the store.
     package var older: [ContentIndex] = []
+    /// The files of the indexes of ``previous`` and ``older``, which must still exist once the store is locked: without the
+    /// lock, a garbage collection may have removed a version after it was read.
+    package var baseFiles: [FilePath] = []
     /// Indicates whether delta sets from older versions are created; for the previous version, as far as its
     /// bundles are in the store.
     package var makesDeltas = true
@@ -121,6 +124,11 @@ package struct IndexedPackWriter: Sendable {
             try store.makeDirectory(FilePath(StoreObjectKind.bundle.folder))
         }
         let lock = try await StoreLock.forWriting(in: store)
+        for file in baseFiles {
+            _ = try PackagingError.wrapping { () throws(FileError) in
+                try File.open(readingRegular: file)
+            }
+        }
         let pack = try await write(evaluation, bundles: bundles, store: store)
         _ = consume lock
         return pack

@@ -10,6 +10,8 @@ struct BaseVersions {
     struct Base {
         /// The file as the command line names it.
         var name: String
+        /// The file of the index; another one than `name` if that is a manifest.
+        var file: FilePath
         /// The index.
         var index: ContentIndex
         /// The digest of the index, decompressed.
@@ -47,7 +49,15 @@ struct BaseVersions {
             let digest = stored.reference.contentDigest
             guard !list.contains(where: { $0.digest == digest }) else { continue }
             let modified = try keepsFirst && list.isEmpty ? Int64.max : file.modified()
-            list.append(Base(name: name, index: stored.index, digest: digest, modified: modified))
+            list.append(
+                Base(
+                    name: name,
+                    file: FilePath(file.path),
+                    index: stored.index,
+                    digest: digest,
+                    modified: modified
+                )
+            )
         }
         omitOldest()
     }

@@ -8,7 +8,8 @@ import SystemPackage
 
 /// The index of a published version, named by its file or by a manifest.
 struct IndexFile {
-    private let path: String
+    /// The path of the file, or of the target of a symbolic link.
+    let path: String
 
     /// Follows a symbolic link, because the folder of the index tells its store.
     init(_ path: String) {

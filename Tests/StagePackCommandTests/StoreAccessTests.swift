@@ -4,6 +4,7 @@ import StageModel
 import StagePublish
 import StageSystem
 import StageTesting
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -95,6 +96,27 @@ struct StoreAccessTests {
             let hidden = try Directory.open(publisher.store).entries().map(\.path.string)
             #expect(!hidden.contains { $0.hasSuffix(".lock") }, "\(hidden)")
         }
+    }
+
+    /// The store is locked as for a garbage collection, which removes the base after the command has read it.
+    @Test func aBaseThatACollectionRemovesBeforeTheLockIsMissed() async throws {
+        let first = try await packageThenChange()
+        let store = try Directory.open(publisher.store)
+        // The command creates the directory of bundles after it has read the base, and then waits for the lock.
+        try store.rename("b", to: "away", in: store)
+        let lock = Mutex(try LockFile.attempt(".lock", in: store, mode: .exclusive))
+        let bundles = publisher.store.appending("b")
+        let command = ["package", recipe, "--indexed", "-o", publisher.store.string]
+        let ending = try await world.program.run(command + ["--base", first]) { _ in
+            try await poll("the command does not begin") { FileStatus.exists(bundles) }
+            let index = FilePath(first)
+            let name = try #require(index.lastComponent)
+            _ = try Directory.open(index.removingLastComponent()).remove(name)
+            lock.withLock { $0 = nil }
+        }
+        #expect(ending.status == 31, "\(ending)")
+        let message = "cannot open '\(first)': No such file or directory"
+        #expect(ending.error.contains(message), "\(ending)")
     }
 
     /// Without a check between its pieces, the command would compress the rest, publish it, and succeed.

@@ -258,6 +258,24 @@ struct StoreGarbageCollectionTests {
         #expect(try store.files(of: second.index).keys.sorted() == ["a"])
     }
 
+    @Test func aVersionIsNotPackagedFromABaseThatIsGone() async throws {
+        let versions = try await versions()
+        let base = try store.directory().path.appending(versions[0].reference.url)
+        func next(_ tree: String) async throws -> IndexedPack {
+            try await store.package(["a": [1]], tree, after: versions[0].index) {
+                $0.baseFiles = [base]
+            }
+        }
+        _ = try await next("four")
+        _ = try await collect(try manifest(versions[2]), keeping: 0)
+        let error = await #expect(throws: PackagingError.self) { try await next("five") }
+        guard case .file(let fault)? = error else {
+            Issue.record("\(String(describing: error))")
+            return
+        }
+        #expect(fault.path == base && fault.errno == .noSuchFileOrDirectory)
+    }
+
     @Test func temporaryFilesOfKilledRunsGo() async throws {
         let versions = try await versions()
         let offered = try manifest(versions[2])

@@ -29,6 +29,7 @@ extension PackageCommand {
         let bases = try BaseVersions(base, of: pack, in: path, keepsFirst: true)
         writer.previous = bases.list.first?.index ?? ContentIndex()
         writer.older = bases.list.dropFirst().map(\.index)
+        writer.baseFiles = bases.list.map(\.file)
         writer.report = { display.take($0) }
         writer.reportComparison = { display.take(compared: $0, of: $1) }
         writer.reportArchive = { display.take(archive: $0) }
