@@ -114,7 +114,8 @@ package struct IndexedPackWriter: Sendable {
 
     /// Writes the missing objects of a pack.
     ///
-    /// Leaves only complete objects on failure or cancellation. When killed, it leaves hidden files, which
+    /// Leaves only complete objects on failure or cancellation; after ``PackagingError/incompleteUpdates(index:_:)``, the
+    /// version can be offered, and ``DeltaSetWriter`` writes the missing updates. When killed, it leaves hidden files, which
     /// the next run that is alone in the store removes.
     package func write(
         _ evaluation: RecipeEvaluation,
@@ -166,7 +167,14 @@ package struct IndexedPackWriter: Sendable {
         } catch {
             throw .file(error)
         }
-        let updates = try await shortenUpdates(to: stored, with: deltas, in: store)
+        let updates: [BaseUpdate]
+        do throws(PackagingError) {
+            updates = try await shortenUpdates(to: stored, with: deltas, in: store)
+        } catch {
+            guard case .file(let error) = error else { throw error }
+            let index = store.path.pushing(FilePath(stored.reference.url))
+            throw .incompleteUpdates(index: index, error)
+        }
         stored.reference.deltas = updates.compactMap(\.delta)
         let missing = try PackagingError.wrapping { () throws(FileError) in
             try version.index.missingBundles(in: store)

@@ -1,5 +1,6 @@
 package import StageModel
 package import StageSystem
+package import SystemPackage
 
 /// The reason why a pack could not be created from a recipe.
 ///
@@ -22,6 +23,8 @@ package indirect enum PackagingError: Error, Equatable, Sendable {
     case compressor(String)
     /// No delta set can be created from the version whose decompressed index has this digest.
     case base(Digest, BaseFault)
+    /// The version is complete and has this index, but its smaller updates from older versions cannot be written.
+    case incompleteUpdates(index: FilePath, FileError)
     /// The caller cancelled.
     case cancelled
 }
@@ -80,6 +83,9 @@ extension PackagingError: CustomStringConvertible {
             "the archive cannot be written: \(words.forDisplay())"
         case .base(let digest, let fault):
             "the version with the index \(digest) cannot be a base: \(fault)"
+        case .incompleteUpdates(let index, let error):
+            "the version is complete, with the index '\(index.string.forDisplay())', but updates to it were not made "
+                + "smaller: \(error)"
         case .cancelled:
             "packaging was cancelled"
         }

@@ -98,6 +98,27 @@ struct StoreAccessTests {
         }
     }
 
+    /// The directory of delta sets cannot be created, as on a full disk.
+    @Test func aVersionWithoutItsUpdatesIsNamedWithTheCommandThatMakesThem() async throws {
+        let first = try await packageThenChange()
+        let store = try Directory.open(publisher.store)
+        try store.createLink("d", to: "nowhere")
+        let command = ["package", recipe, "--indexed", "-o", publisher.store.string]
+        let more = ["--no-archive", "--no-patches", "--base", first]
+        let ending = try await world.program.run(command + more)
+        #expect(ending.status == 31, "\(ending)")
+        let index = "\(publisher.store)/i/"
+        #expect(ending.error.contains("the version is complete, with the index '\(index)"))
+        let start = "hint: 'stagepack "
+        let hint = try #require(ending.error.split(separator: "\n").last)
+        #expect(hint.hasPrefix("\(start)delta \(index)"), "\(ending)")
+        #expect(hint.hasSuffix(" --from \(first)' makes the rest"), "\(ending)")
+        _ = try store.remove("d")
+        let words = hint.dropFirst(start.count).prefix { $0 != "'" }.split(separator: " ")
+        let made = try await world.program.run(words.map { String($0) })
+        #expect(made.status == 0 && made.output.contains(" instead of "), "\(made)")
+    }
+
     /// The store is locked as for a garbage collection, which removes the base after the command has read it.
     @Test func aBaseThatACollectionRemovesBeforeTheLockIsMissed() async throws {
         let first = try await packageThenChange()

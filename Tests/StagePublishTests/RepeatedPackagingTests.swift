@@ -119,6 +119,27 @@ struct RepeatedPackagingTests {
         #expect(try objects(of: store) == before)
     }
 
+    /// The directory of delta sets cannot be created, as on a full disk.
+    @Test func aVersionIsCompleteIfOnlyItsUpdatesCannotBeWritten() async throws {
+        let store = try IndexedStore()
+        let files = ["a": noise(100_000, seed: 1) + [7], "b": [2]]
+        let first = try await store.package(["a": noise(100_000, seed: 1), "b": [1]], "one")
+        try store.directory().createLink("d", to: "nowhere")
+        let error = await #expect(throws: PackagingError.self) {
+            try await store.package(files, "two", after: first.index)
+        }
+        guard case .incompleteUpdates(let index, _)? = error else {
+            Issue.record("\(String(describing: error))")
+            return
+        }
+        let stored = try StoredIndex(at: index)
+        #expect(try store.files(of: stored.index) == files)
+        _ = try store.directory().remove("d")
+        let again = try await store.package(files, "two", after: first.index)
+        #expect(again.reference.digest == stored.reference.digest && again.newBytes == .zero)
+        #expect(again.reference.deltas.first?.frames != nil)
+    }
+
     @Test func anotherModeOrPathIsAChange() async throws {
         let store = try IndexedStore()
         let first = try await store.package(["a": [1, 2], "b": [3]], "one")

@@ -48,7 +48,7 @@ extension PackageCommand {
         do {
             packaged = try result.get()
         } catch {
-            throw CommandFailure(error, recipe: recipe, naming: bases.names)
+            throw CommandFailure(error, recipe: recipe, after: bases)
         }
         let file = output.map { "\($0)/" } ?? ""
         return IndexedPackageReport(file: file + packaged.reference.url, packaged, from: bases)

@@ -13,6 +13,9 @@ extension CommandFailure {
         switch error {
         case .file(let error):
             self.init(output: error)
+        case .incompleteUpdates(_, let fault):
+            self.init(output: fault)
+            message = error.description
         case .cancelled:
             self.init(
                 status: .interrupted,
@@ -49,7 +52,7 @@ extension CommandFailure {
                 : "rename or change them, or exclude them with 'fileExclusion'"
         case .base(_, let fault):
             Self.hint(for: fault)
-        case .overLimit, .changed, .file, .compressor, .cancelled:
+        case .overLimit, .changed, .file, .compressor, .incompleteUpdates, .cancelled:
             nil
         }
     }
@@ -71,6 +74,15 @@ extension CommandFailure {
         } else {
             self.init(error, recipe: recipe)
         }
+    }
+
+    /// Creates the failure for an error of packaging a version after older ones.
+    init(_ error: PackagingError, recipe: String, after bases: BaseVersions) {
+        self.init(error, recipe: recipe, naming: bases.names)
+        guard case .incompleteUpdates(let index, let fault) = error else { return }
+        let older = bases.list.flatMap { ["--from", $0.file.string] }
+        let advice = "\(HintSource.quoted(["delta", index.string] + older)) makes the rest"
+        hint = fault.isOutOfSpace ? "free some space; \(advice)" : advice
     }
 
     /// Creates the failure for a file of the publisher that cannot be read or written.
