@@ -30,6 +30,8 @@ package struct StoreGarbageCollection: Equatable, Sendable {
     package private(set) var waiting = Count()
     /// The objects that the manifests name.
     package private(set) var used = Count()
+    /// The number of versions of packs that the manifests name and that other stores have.
+    package private(set) var packsOfOtherStores = 0
 
     /// The file that records since when objects are unused.
     static let recordName: FilePath.Component = ".unused"
@@ -41,8 +43,8 @@ package struct StoreGarbageCollection: Equatable, Sendable {
 
     /// Removes objects that have been unused for a time, and records objects that are unused now.
     ///
-    /// Reads and verifies all indexes that the manifests name before it removes an object. When killed, it
-    /// leaves objects that the next call removes.
+    /// Reads and verifies all indexes that the manifests name, also those in other stores, before it removes an object. When
+    /// killed, it leaves objects that the next call removes.
     ///
     /// - Parameters:
     ///   - store: The store.
@@ -56,14 +58,21 @@ package struct StoreGarbageCollection: Equatable, Sendable {
     package static func collect(
         _ store: Directory,
         holding lock: borrowing StoreLock,
-        keeping manifests: [Manifest],
+        keeping manifests: [PublishedManifest],
         for seconds: Int64,
         now: Int64,
         isDryRun: Bool = false
     ) throws(StoreGarbageCollectionError) -> StoreGarbageCollection {
-        let live = try Self.objects(of: manifests, in: store)
+        let packs: PublishedPacks
+        do throws(FileError) {
+            packs = try PublishedPacks(of: manifests, in: store)
+        } catch {
+            throw .file(error)
+        }
+        let live = try Self.objects(of: packs)
         do throws(FileError) {
             var collection = StoreGarbageCollection()
+            collection.packsOfOtherStores = packs.otherCount
             try collection.countAndRemove(
                 store,
                 live: live,
@@ -142,18 +151,16 @@ package struct StoreGarbageCollection: Equatable, Sendable {
         }
     }
 
-    /// Returns the paths of the objects that manifests name; the store must contain all their indexes.
+    /// Returns the paths of the objects that manifests name; the stores must contain all their indexes.
+    ///
+    /// An object of this store that a pack of another store names, too, is kept.
     private static func objects(
-        of manifests: [Manifest],
-        in store: Directory
+        of packs: PublishedPacks
     ) throws(StoreGarbageCollectionError) -> Set<String> {
         var paths: Set<String> = []
-        for manifest in manifests {
-            for pack in manifest.packs {
-                guard let index = pack.index else { continue }
-                let content = try content(of: index, of: pack.id, in: store)
-                paths.formUnion((pack.offeredObjects + content.offeredBundles).map(\.path))
-            }
+        for element in packs.own + packs.others {
+            let content = try content(of: element)
+            paths.formUnion((element.pack.offeredObjects + content.offeredBundles).map(\.path))
         }
         guard !paths.isEmpty else { throw .nothingIndexed }
         return paths
@@ -161,11 +168,10 @@ package struct StoreGarbageCollection: Equatable, Sendable {
 
     /// Reads an index that a manifest names.
     private static func content(
-        of reference: PackIndex,
-        of pack: PackID,
-        in store: Directory
+        of element: PublishedPacks.Element
     ) throws(StoreGarbageCollectionError) -> ContentIndex {
-        let path = store.path.pushing(FilePath(reference.storePath))
+        let (reference, pack) = (element.index, element.pack.id)
+        let path = element.store.pushing(FilePath(reference.storePath))
         let stored: StoredIndex
         do throws(StoredIndex.Fault) {
             stored = try StoredIndex(at: path, findsCompanions: false)

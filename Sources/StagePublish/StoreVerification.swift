@@ -40,6 +40,8 @@ package struct StoreVerification: Equatable, Sendable {
     package private(set) var findings: [Finding] = []
     /// `false` if manifests name objects, and the store has none of them: they were published from another store.
     package private(set) var hasNamedObjects = true
+    /// The number of versions of packs that the manifests name and that other stores have, which are not verified.
+    package private(set) var packsOfOtherStores = 0
 
     /// Reads and compares all objects of a store.
     ///
@@ -49,7 +51,7 @@ package struct StoreVerification: Equatable, Sendable {
     /// - Parameters:
     ///   - store: The store.
     ///   - lock: The lock of the store, which keeps garbage collections away.
-    ///   - manifests: Published manifests whose packs are in the store; may be empty.
+    ///   - manifests: Published manifests with packs in the store; may be empty.
     ///   - width: The number of processors to use.
     ///   - report: Called with the bytes of the objects that were read, and those of all.
     /// - Returns: The findings; incomplete if the task was cancelled.
@@ -57,13 +59,14 @@ package struct StoreVerification: Equatable, Sendable {
     package static func verify(
         _ store: Directory,
         holding lock: borrowing StoreLock,
-        offeredBy manifests: [Manifest],
+        offeredBy manifests: [PublishedManifest],
         width: Int,
         report: @Sendable (_ done: ByteCount, _ total: ByteCount) -> Void = { _, _ in }
     ) async throws(FileError) -> StoreVerification {
         let objects = try StoredObject.all(in: store)
+        let packs = try PublishedPacks(of: manifests, in: store)
         var named = OfferedObjects()
-        for pack in manifests.flatMap(\.packs) { named.add(pack.offeredObjects, for: pack.id) }
+        for element in packs.own { named.add(element.pack.offeredObjects, for: element.pack.id) }
         let total = objects.reduce(ByteCount.zero) { $0 + $1.size }
         var done = ByteCount.zero
         var outcomes: [String: ObjectOutcome] = [:]
@@ -84,8 +87,9 @@ package struct StoreVerification: Equatable, Sendable {
                 next += batch.count
             }
         }
-        try named.addBundles(of: manifests, in: store, outcomes)
+        named.addBundles(of: packs.own, in: store, outcomes)
         var verification = StoreVerification()
+        verification.packsOfOtherStores = packs.otherCount
         verification.conclude(from: objects, outcomes, named: named)
         return verification
     }
@@ -145,18 +149,19 @@ private struct OfferedObjects {
 
     /// Adds the bundles of the intact indexes that the manifests name.
     mutating func addBundles(
-        of manifests: [Manifest],
+        of packs: [PublishedPacks.Element],
         in store: Directory,
         _ outcomes: [String: ObjectOutcome]
-    ) throws(FileError) {
-        for pack in manifests.flatMap(\.packs) {
-            guard let path = pack.index?.storePath, outcomes[path]?.fault == nil,
+    ) {
+        for element in packs {
+            let path = element.index.storePath
+            guard outcomes[path]?.fault == nil,
                 let index = try? StoredIndex(
                     at: store.path.pushing(FilePath(path)),
                     findsCompanions: false
                 )
             else { continue }
-            add(index.index.offeredBundles, for: pack.id)
+            add(index.index.offeredBundles, for: element.pack.id)
         }
     }
 }

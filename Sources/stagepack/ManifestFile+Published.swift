@@ -5,11 +5,12 @@ import SystemPackage
 
 extension ManifestFile {
     /// Reads published manifests, and the copies of each that signed metadata beside it names or recently named.
-    static func published(_ paths: [String]) throws(CommandFailure) -> [Manifest] {
-        var manifests: [Manifest] = []
+    static func published(_ paths: [String]) throws(CommandFailure) -> [PublishedManifest] {
+        var manifests: [PublishedManifest] = []
         for path in paths {
-            manifests.append(try ManifestFile(path).read().manifest)
-            manifests += try signedCopies(of: path)
+            let above = (FilePath(path).resolved ?? FilePath(path)).removingLastComponent()
+            let found = try [ManifestFile(path).read().manifest] + signedCopies(of: path)
+            manifests += found.map { PublishedManifest($0, in: above.isEmpty ? "." : above) }
         }
         return manifests
     }

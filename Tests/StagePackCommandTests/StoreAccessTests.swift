@@ -98,6 +98,37 @@ struct StoreAccessTests {
         }
     }
 
+    @Test func eachOfTwoStoresOfAManifestIsCollectedAndVerified() async throws {
+        try publisher.write(["a": noise(1000)])
+        let index = try await publisher.package(version: 1)
+        try await createManifest()
+        #expect(try await add(index, version: 1).status == 0)
+        let text = #"""
+            {"assetPackID": "music", "downloadPolicy": {"onDemand": {}},
+             "fileSelectors": [{"directory": "."}], "sourceRoot": "\#(publisher.tree)"}
+            """#
+        try world.directory.write(Array(text.utf8), to: "music.json", durably: false)
+        let music = world.directory.path.appending("music.json").string
+        let other = world.directory.path.appending("other")
+        try publisher.write(["b": [1]])
+        let package = ["package", music, "--indexed", "--no-archive", "-o", other.string]
+        #expect(try await world.program.run(package).status == 0)
+        let entries = try Directory.open(other.appending("i")).entries()
+        let entry = try #require(entries.first { !$0.path.string.hasPrefix(".") })
+        let second = other.appending("i").appending(entry.name).string
+        let add = ["manifest", "add", manifest, second, "--recipe", music, "--pack-version", "1"]
+        #expect(try await world.program.run(add).status == 0)
+        for store in [publisher.store.string, other.string] {
+            for command in ["gc", "verify"] {
+                let words = ["store", command, store, "--manifest", manifest]
+                let ending = try await world.program.run(words)
+                #expect(ending.status == 0, "\(ending)")
+                let text = ending.output + ending.error
+                #expect(text.contains("\nin other stores: 1 pack\n"), "\(ending)")
+            }
+        }
+    }
+
     /// The directory of delta sets cannot be created, as on a full disk.
     @Test func aVersionWithoutItsUpdatesIsNamedWithTheCommandThatMakesThem() async throws {
         let first = try await packageThenChange()

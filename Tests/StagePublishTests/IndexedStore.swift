@@ -41,9 +41,10 @@ struct IndexedStore {
         try StoredIndex(at: directory().path.appending(pack.reference.url))
     }
 
-    /// Collects the garbage of the store.
+    /// Collects the garbage of the store; `folder` is the directory of the manifests, without it the store.
     func collect(
         keeping manifests: [Manifest],
+        in folder: FilePath? = nil,
         for seconds: Int64,
         now: Int64 = 1_800_000_000,
         isDryRun: Bool = false
@@ -53,7 +54,7 @@ struct IndexedStore {
         return try StoreGarbageCollection.collect(
             directory,
             holding: lock,
-            keeping: manifests,
+            keeping: manifests.map { PublishedManifest($0, in: folder ?? directory.path) },
             for: seconds,
             now: now,
             isDryRun: isDryRun

@@ -276,6 +276,40 @@ struct StoreGarbageCollectionTests {
         #expect(fault.path == base && fault.errno == .noSuchFileOrDirectory)
     }
 
+    /// A manifest beside two stores, one of which has a bundle of the other's pack, too.
+    @Test func packsOfAnotherStoreNeedNoIndexHere() async throws {
+        let other = try IndexedStore("other")
+        let own = try await store.package(["a": noise(100_000, seed: 1)], "one")
+        let old = try await store.package(["a": noise(100_000, seed: 2)], "two")
+        let foreign = try await other.package(["z": noise(100_000, seed: 2)], "three")
+        #expect(foreign.index.bundles == old.index.bundles)
+        var offered = try manifest(own, foreign)
+        for (position, folder) in ["store", "other"].enumerated() {
+            let url = try #require(offered.packs[position].index?.url)
+            offered.packs[position].index?.url = "\(folder)/\(url)"
+        }
+        let root = store.root.path
+        for (kept, removed) in [(store, 1), (other, 0)] {
+            let found = try await kept.collect(keeping: [offered], in: root, for: 0)
+            #expect(found.removed.objects == removed && found.packsOfOtherStores == 1)
+        }
+        #expect(
+            try names() == [
+                own.reference.url, "b/\(own.index.bundles[0].digest)",
+                "b/\(foreign.index.bundles[0].digest)",
+            ]
+        )
+        let name = try #require(FilePath(foreign.reference.url).lastComponent)
+        try other.directory("i").remove(name)
+        let missing = StoreGarbageCollectionError.missingIndex(
+            offered.packs[1].id,
+            root.pushing(FilePath("store/\(foreign.reference.url)"))
+        )
+        await #expect(throws: missing) {
+            try await store.collect(keeping: [offered], in: root, for: 0)
+        }
+    }
+
     @Test func temporaryFilesOfKilledRunsGo() async throws {
         let versions = try await versions()
         let offered = try manifest(versions[2])

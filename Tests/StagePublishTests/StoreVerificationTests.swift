@@ -44,9 +44,44 @@ struct StoreVerificationTests {
         return try await StoreVerification.verify(
             directory,
             holding: lock,
-            offeredBy: packs.isEmpty ? [] : [manifest],
+            offeredBy: packs.isEmpty ? [] : [PublishedManifest(manifest, in: directory.path)],
             width: 2
         )
+    }
+
+    /// The URL of the first pack leads to a copy of its index, but the other objects show that it belongs to this store.
+    @Test func packsOfAnotherStoreAreOnlyCounted() async throws {
+        let (copy, other) = (try IndexedStore("copy"), try IndexedStore("other"))
+        let own = try await version()
+        let second = try await store.package(["y": noise(70_000, seed: 8)], "four")
+        let foreign = try await other.package(["z": noise(70_000, seed: 9)], "five")
+        let packs = [(own, copy), (second, store), (foreign, other)].map { packed, store in
+            var pack = packed.pack(version: 1)
+            pack.index?.url = "\(store.name)/\(packed.reference.url)"
+            return pack
+        }
+        let application = try ApplicationID("net.example.app")
+        let manifest = Manifest(application: application, revision: 1, packs: packs)
+        func result() async throws -> StoreVerification {
+            let directory = try store.directory()
+            let lock = try await StoreLock(directory)
+            return try await StoreVerification.verify(
+                directory,
+                holding: lock,
+                offeredBy: [PublishedManifest(manifest, in: store.root.path)],
+                width: 2
+            )
+        }
+        let index = own.reference.url
+        let name = try #require(FilePath(index).lastComponent)
+        let indexes = try copy.directory().makeDirectory("i")
+        try indexes.write(try store.bytes(index), to: name, durably: false)
+        let intact = try await result()
+        #expect(intact.findings == [] && intact.packsOfOtherStores == 1)
+        try replace(index, with: nil)
+        let damaged = try await result()
+        #expect(damaged.findings.map(\.path).contains(index), "\(damaged)")
+        #expect(damaged.packsOfOtherStores == 1)
     }
 
     private func paths() throws -> [String] {

@@ -130,6 +130,7 @@ private struct StoreReport: Encodable, CustomStringConvertible {
     var removed: Objects
     var waiting: Objects
     var used: Objects
+    var packsOfOtherStores: Int
     var isDryRun: Bool
 
     /// Number of objects, and their bytes.
@@ -148,6 +149,7 @@ private struct StoreReport: Encodable, CustomStringConvertible {
         removed = Objects(collection.removed)
         waiting = Objects(collection.waiting)
         used = Objects(collection.used)
+        packsOfOtherStores = collection.packsOfOtherStores
         self.isDryRun = isDryRun
     }
 
@@ -157,5 +159,7 @@ private struct StoreReport: Encodable, CustomStringConvertible {
         without use, and kept for now: \(waiting)
         in use: \(used)
         """
+            + (packsOfOtherStores > 0
+                ? "\nin other stores: \(packsOfOtherStores.quantity(of: "pack"))" : "")
     }
 }

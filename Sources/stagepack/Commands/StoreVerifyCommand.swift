@@ -42,7 +42,7 @@ struct StoreVerifyCommand: ReportingSubcommand {
         // A manifest of another store would make every comparison succeed.
         guard
             manifests.isEmpty
-                || manifests.contains(where: { $0.packs.contains { $0.index != nil } })
+                || manifests.contains(where: { $0.manifest.packs.contains { $0.index != nil } })
         else { throw CommandFailure(StoreGarbageCollectionError.nothingIndexed) }
         let directory: Directory
         do throws(FileError) {
@@ -69,7 +69,7 @@ struct StoreVerifyCommand: ReportingSubcommand {
     /// Refuses a directory that has none of the folders of a store.
     private func check(
         _ directory: Directory,
-        offeredBy manifests: [Manifest]
+        offeredBy manifests: [PublishedManifest]
     ) throws(CommandFailure) {
         do throws(FileError) {
             for kind in [StoreObjectKind.index, .bundle]
@@ -90,8 +90,8 @@ struct StoreVerifyCommand: ReportingSubcommand {
     }
 
     /// Returns the store to which the relative URLs of the manifests lead, if it exists.
-    private func storeOfManifests(_ manifests: [Manifest]) -> FilePath? {
-        let urls = manifests.flatMap(\.packs).compactMap(\.index?.url)
+    private func storeOfManifests(_ manifests: [PublishedManifest]) -> FilePath? {
+        let urls = manifests.flatMap(\.manifest.packs).compactMap(\.index?.url)
         for file in manifest {
             for url in urls where !url.contains(":") {
                 let folder = FilePath(file).removingLastComponent().pushing(FilePath(url))
@@ -110,7 +110,7 @@ struct StoreVerifyCommand: ReportingSubcommand {
     /// Verifies the store, and shows the progress at a terminal.
     private func verify(
         _ directory: Directory,
-        offeredBy manifests: [Manifest]
+        offeredBy manifests: [PublishedManifest]
     ) async throws(CommandFailure) -> StoreVerification {
         let display = PackagingDisplay(
             FilePath(store).lastComponent?.string ?? store,
@@ -195,22 +195,28 @@ private struct VerificationReport: Encodable, CustomStringConvertible {
     var objects: Int
     var size: ByteCount
     var findings: [Finding]
+    /// The number of versions of packs in other stores.
+    var packsOfOtherStores: Int
     /// `false` if the store has none of the objects that the manifests name, for people.
     private let hasNamedObjects: Bool
 
-    private enum CodingKeys: CodingKey { case objects, size, findings }
+    private enum CodingKeys: CodingKey { case objects, size, findings, packsOfOtherStores }
 
     init(_ verification: StoreVerification) {
         hasNamedObjects = verification.hasNamedObjects
         objects = verification.intact.objects
         size = verification.intact.size
         findings = verification.findings.map(Finding.init)
+        packsOfOtherStores = verification.packsOfOtherStores
     }
 
     var description: String {
-        let intact = "undamaged: \(objects.quantity(of: "object")) (\(size))"
-        guard !findings.isEmpty else { return intact }
-        return (findings.map(\.description) + [intact, advice]).joined(separator: "\n")
+        var intact = ["undamaged: \(objects.quantity(of: "object")) (\(size))"]
+        if packsOfOtherStores > 0 {
+            intact.append("in other stores: \(packsOfOtherStores.quantity(of: "pack"))")
+        }
+        guard !findings.isEmpty else { return intact.joined(separator: "\n") }
+        return (findings.map(\.description) + intact + [advice]).joined(separator: "\n")
     }
 
     private var advice: String {

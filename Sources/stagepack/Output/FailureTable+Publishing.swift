@@ -212,7 +212,9 @@ extension CommandFailure {
             self.init(
                 status: .packagingFailed,
                 message: error.description,
-                hint: "name the store and the manifests that were published from it",
+                hint:
+                    "name the store and the manifests that were published from it; stores of other packs have to be where "
+                    + "the relative URLs of the manifest lead",
                 retryAdvice: .never
             )
         case .index:
