@@ -5,7 +5,7 @@ package enum ManifestLint {
     /// The total size of essential packs above which a first launch probably waits too long.
     package static let essentialSize = ByteCount(Int64(200_000_000))
 
-    /// The advice for a manifest that exceeds ``StageModel/ManifestLimits/byteCount``.
+    /// The advice for a manifest that exceeds the limit of its size.
     package static let adviceForSize = "move large 'userInfo' into the packs, or offer fewer packs"
 
     /// Returns the findings of a manifest, in the order of its members: the error if it is invalid, otherwise

@@ -136,7 +136,7 @@ struct RepeatedPackagingTests {
         #expect(try store.files(of: stored.index) == files)
         _ = try store.directory().remove("d")
         let again = try await store.package(files, "two", after: first.index)
-        #expect(again.reference.digest == stored.reference.digest && again.newBytes == .zero)
+        #expect(again.reference.digest == stored.reference.digest)
         #expect(again.reference.deltas.first?.frames != nil)
     }
 
