@@ -153,6 +153,19 @@ extension CommandFailure {
 }
 
 extension Session {
+    /// The packs of the manifests that the containers have stored; `nil` if there is no manifest, or one cannot be read.
+    fileprivate var offeredPacks: Set<PackID>? {
+        var offered: Set<PackID>?
+        for path in target.containersForReading {
+            guard let reader = try? ContainerReader.open(path) else { continue }
+            for record in (try? target.stored(reader)) ?? [] {
+                guard let manifest = try? record.manifest() else { return nil }
+                offered = (offered ?? []).union(manifest.packs.map(\.id))
+            }
+        }
+        return offered
+    }
+
     /// The packs that the containers have staged, or that their manifests offer.
     var knownPacks: Set<PackID> {
         var known: Set<PackID> = []
@@ -178,12 +191,21 @@ extension Session {
 
 extension CommandFailure {
     /// Returns the failure, with a question in its hint if the containers of the options have a pack whose
-    /// identifier is similar to the unknown one.
+    /// identifier is similar to the unknown one, or else with another hint than to load a pack that no stored manifest has.
     func askingForSimilarPack(_ source: SourceOptions) -> CommandFailure {
-        guard let unknownPack, let session = try? Session(source),
-            let similar = session.pack(similarTo: unknownPack)
-        else { return self }
+        guard let unknownPack, let session = try? Session(source) else { return self }
         var failure = self
+        guard let similar = session.pack(similarTo: unknownPack) else {
+            if status == .notStaged, session.offeredPacks?.contains(unknownPack) == false {
+                let hints = HintSource(source)
+                failure.hint = StagingAdvice.listPacks.text(
+                    after: nil,
+                    about: unknownPack,
+                    source: hints
+                )
+            }
+            return failure
+        }
         let question = "did you mean '\(similar)'?"
         // The hint to load the pack is dropped, since the pack does not exist.
         let rest = status == .notStaged ? nil : hint

@@ -187,6 +187,11 @@ struct MisspeltWordTests {
         #expect(ending.error.contains("hint: did you mean 'oceans'?"), "\(ending)")
         let other = try await world.program.run(arguments.dropLast() + ["volcanoes"] + world.source)
         #expect(!other.error.contains("did you mean"), "\(other)")
+        guard status == 2 else { return }
+        // To load a pack that no manifest has would fail.
+        let plan = "stagepack plan \(world.source.joined(separator: " "))"
+        let hint = "hint: run '\(plan)' to see the packs that there are\n"
+        #expect(other.error.hasSuffix(hint), "\(other)")
     }
 
     private func decode(_ text: String) throws -> Failure.Body {
