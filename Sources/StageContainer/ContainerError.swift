@@ -66,6 +66,15 @@ extension ContainerError: CustomStringConvertible {
 }
 
 extension ContainerError {
+    /// Returns the error for a directory that is not a container: it does not exist, or its record alone is missing, as after
+    /// an incomplete copy.
+    package static func absence(at path: FilePath) -> ContainerError {
+        let record = path.appending(ContainerLayout.record)
+        guard !FileStatus.exists(record), FileStatus.exists(path.appending(ContainerLayout.packs))
+        else { return .missing(path) }
+        return .damagedRecord(record, detail: "it does not exist")
+    }
+
     /// `true` if the cause is a full file system, so that a retry may succeed.
     public var isOutOfSpace: Bool {
         if case .file(let error) = self { error.isOutOfSpace } else { false }

@@ -23,7 +23,8 @@ package enum ContainerLayout {
     /// The version of the layout that this code reads and writes.
     package static let formatVersion = 1
 
-    static let record: FilePath.Component = "container.json"
+    /// The record of the container itself.
+    package static let record: FilePath.Component = "container.json"
 
     /// Returns whether the directory at a path has the record of a container.
     package static func isContainer(_ path: FilePath) -> Bool {

@@ -63,6 +63,8 @@ public enum StagingAdvice: String, Codable, Sendable, CaseIterable {
     case useMakersVersion
     /// Remove the unreadable record; the next run writes it again.
     case removeRecord
+    /// Stage packs in the container, which writes its missing record again.
+    case restoreRecord
     /// Stage the damaged packs again.
     case repair
     /// Download the pack.

@@ -201,11 +201,7 @@ extension StagingFailure {
         case .unknownFormat: (.containerUnusable, .useMakersVersion, .never)
         case .notAContainer: (.containerUnusable, .nameEmptyDirectory, .never)
         case .damagedRecord(let path, _):
-            // Staging again replaces the record of a generation; the next run rewrites the container's own
-            // record.
-            path.lastComponent == ContainerLayout.packRecord
-                ? (.containerUnusable, .repair, .never)
-                : (.containerUnusable, .removeRecord, .never)
+            (.containerUnusable, advice(forDamagedRecord: path), .never)
         case .busy: (.inUse, .waitForProcess, .later)
         case .notStaged: (.notStaged, .load, .later)
         case .otherVersion: (.notStaged, nil, .never)
@@ -213,6 +209,14 @@ extension StagingFailure {
         case .pinned: (.pinned, .releasePin, .never)
         case .file(let error): outcome(of: error)
         }
+    }
+
+    private static func advice(forDamagedRecord path: FilePath) -> StagingAdvice {
+        // Staging again replaces the record of a generation; the next run rewrites the container's own record.
+        if path.lastComponent == ContainerLayout.packRecord { return .repair }
+        let isMissing =
+            path.lastComponent == ContainerLayout.record && !FileStatus.exists(path)
+        return isMissing ? .restoreRecord : .removeRecord
     }
 
     private static func outcome(of error: FileError) -> Outcome {

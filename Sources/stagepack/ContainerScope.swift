@@ -95,7 +95,7 @@ struct ContainerScopes {
     func view(of scope: ContainerScope) throws(CommandFailure) -> ContainerView {
         let view = try scope.view()
         if view.isEmpty, !isAll, let named = scope.session.target.container {
-            throw CommandFailure(ContainerError.missing(named))
+            throw CommandFailure(ContainerError.absence(at: named))
         }
         return view
     }

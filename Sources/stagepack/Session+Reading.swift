@@ -58,7 +58,7 @@ extension Session {
     /// Fails if the options name nothing but a container, and it does not exist: no command could stage its packs.
     func checkNamedContainer() throws(CommandFailure) {
         guard let path = target.container, !HintSource.current.namesPacks else { return }
-        if try view().isMissing(path) { throw CommandFailure(ContainerError.missing(path)) }
+        if try view().isMissing(path) { throw CommandFailure(ContainerError.absence(at: path)) }
     }
 
     /// Opens the containers that readers search and that exist.

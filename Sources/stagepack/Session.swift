@@ -122,7 +122,7 @@ struct Session {
         }
         do throws(ContainerError) {
             if let container = try Container.open(path, for: purpose) { return container }
-            guard target.container == nil else { throw .missing(path) }
+            guard target.container == nil else { throw .absence(at: path) }
             return nil
         } catch {
             throw CommandFailure(error)

@@ -131,6 +131,29 @@ struct OddFileTests {
         try await world.succeed("verify", "levels")
     }
 
+    /// A copy of a container may lack the record alone.
+    @Test func aMissingRecordOfTheContainerIsMadeAnewAsTold() async throws {
+        try await make()
+        try Directory.open(world.container).remove("container.json")
+        let record = "the record 'DIRECTORY/container/container.json' is damaged: it does not exist"
+        let options = "--manifest SERVER/manifest.json --container DIRECTORY/container"
+        let hint = "hint: run 'stagepack prefetch \(options)', which writes it again\n"
+        for command in ["status", "remove levels", "doctor"] {
+            let words = command.split(separator: " ").map(String.init)
+            let ending = try await world.program.run(words + world.source)
+            let text = world.masked(ending.output + ending.error)
+            #expect(ending.status == (command == "doctor" ? 3 : 41), "\(text)")
+            #expect(text.contains(record) && text.contains(hint), "\(text)")
+            let bare = try await world.program.run(
+                words + ["--container", world.container.string]
+            )
+            let advice = "hint: run 'stagepack prefetch' with this --container and --app ID or "
+            #expect((bare.output + bare.error).contains(advice), "\(bare)")
+        }
+        try await world.succeed("prefetch", "--quiet")
+        try await world.succeed("verify", "levels")
+    }
+
     /// An entry with the name of a lock file that is no regular file is replaced.
     @Test(
         arguments: ["locks/levels", "locks/.staging", "locks/.history", "downloads/D.lock"],

@@ -66,6 +66,18 @@ struct RegistrationFaultTests {
         #expect(ending.error.contains(hint), "\(ending)")
     }
 
+    /// The name of the file is wrong, and its content is not.
+    @Test func aRegistrationInAFileOfAnotherNameIsRenamed() async throws {
+        try installed.write(installed.registration.json(), to: "net.example.other.json")
+        let ending = try await installed.run("prefetch", "--app", "net.example.other")
+        #expect(ending.status == 11, "\(ending)")
+        #expect(ending.error.hasSuffix("hint: correct the file, or remove it\n"), "\(ending)")
+        try installed.uninstall()
+        let renamed = try await installed.run("prefetch", "--app", "net.example.other")
+        let hint = "hint: rename it to 'net.example.wallpaper.json', or remove it\n"
+        #expect(renamed.error.hasSuffix(hint), "\(renamed)")
+    }
+
     /// The package does not own the file that overrides its registration.
     @Test(.root("only root installs registrations of packages"))
     func aWrongOverrideIsCorrectedOrRemoved() async throws {

@@ -109,7 +109,7 @@ private struct PackRemoval {
         view = try session.view()
         do throws(ContainerError) {
             guard !view.isEmpty || session.target.container == nil else {
-                throw ContainerError.missing(own)
+                throw ContainerError.absence(at: own)
             }
             for path in view.containers {
                 containers.append(try Container.open(path, for: .makingRoom))

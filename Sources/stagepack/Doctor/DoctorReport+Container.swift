@@ -38,6 +38,13 @@ extension DoctorReport {
 
     /// Adds the finding that no container of a scope exists yet.
     private mutating func addNothingStaged(_ scope: ContainerScope) {
+        if let own = scope.own {
+            let absence = ContainerError.absence(at: own)
+            if case .damagedRecord = absence {
+                add(CommandFailure(absence), ofContainersAt: [own])
+                return
+            }
+        }
         let place = scope.own.map { " at '\($0)'" } ?? ""
         add(
             .problem,

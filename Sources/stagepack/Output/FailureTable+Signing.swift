@@ -44,7 +44,11 @@ extension CommandFailure {
                 + (keys.isEmpty ? ["KEYFILE"] : keys.map(quoted)).map { " --key \($0)" }.joined()
         case .alreadyInitialized: "to change keys: stagepack rotate \(manifest) --key KEYFILE"
         case .exposed(let path, .mode): "chmod 600 \(quoted(path))"
-        case .exposed(_, .published): "name a file elsewhere, such as one below your home directory"
+        case .exposed(_, .published(let directory)):
+            // It can be the home directory, in which the nearest metadata is.
+            "name a file outside of \(quoted(directory)), or keep the manifest and "
+                + quoted(FilePath(directory).appending("metadata").string)
+                + " in a directory of their own"
         case .key(_, .locked): "run it again with the right passphrase or PIN"
         case .key(_, .noTokenProvider):
             "install it (the package 'pkcs11-provider'), or sign by a program: '--key exec:PROGRAM'"

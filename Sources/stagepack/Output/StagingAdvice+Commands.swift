@@ -10,8 +10,8 @@ extension StagingAdvice {
     /// without a command.
     func command(for pack: PackID?, in source: HintSource) -> String? {
         switch self {
-        case .freeSpace, .raiseQuota, .prefetchFirst, .removeRecord, .repair, .showStatus,
-            .releasePin, .checkContainer:
+        case .freeSpace, .raiseQuota, .prefetchFirst, .removeRecord, .restoreRecord, .repair,
+            .showStatus, .releasePin, .checkContainer:
             containerCommand(for: pack, in: source)
         case .nameManifest where !source.namesPacks: CommandFailure.onlyApplication
         case .nameRoot: source.storedRoot.map { "pass --root \(CommandFailure.quoted($0))" }
@@ -37,6 +37,8 @@ extension StagingAdvice {
             source.staging("prefetch").map { "run \($0) first, or pass another --container" }
         case .removeRecord:
             source.staging("prefetch").map { "remove it, then run \($0)" }
+        case .restoreRecord where source.namesPacks:
+            source.staging("prefetch").map { "run \($0), which writes it again" }
         case .repair: source.staging("repair").map { "run \($0)" }
         case .showStatus:
             source.local("status").map { "run \($0) to see which packs have one" }
@@ -86,8 +88,18 @@ extension StagingFailure {
             return nil
         }
         let other = folders.registration(besides: file)
-        return "correct the file, or remove it"
+        let correction = newName(of: file).map { "rename it to '\($0)'" } ?? "correct the file"
+        return "\(correction), or remove it"
             + (other.map { ": then '\($0.string.escapedForDisplay)' applies" } ?? "")
+    }
+
+    /// Returns the name that a registration has to have; `nil` if it has it, cannot be read, or another file has that name.
+    private func newName(of file: FilePath) -> String? {
+        guard let found = try? RegistrationFolders.read(file, isInstalled: true).application,
+            let name = FilePath.Component("\(found).json"), name != file.lastComponent,
+            !FileStatus.exists(file.removingLastComponent().appending(name))
+        else { return nil }
+        return name.string
     }
 
     /// The pack that the failure concerns, if any.

@@ -79,6 +79,9 @@ extension StagingAdvice {
             "name an empty directory with --container, or one that does not exist"
         case .useMakersVersion: "use the version of stagepack that made it"
         case .removeRecord: "remove it, and stage the packs again"
+        case .restoreRecord:
+            "run \(HintSource.quoted(["prefetch"])) with this --container and --app ID or --manifest URL, which writes it "
+                + "again"
         case .repair: "stage the damaged packs again"
         case .load: "pass --manifest URL or --app ID to fetch it"
         case .showStatus: "name a pack that was updated"
