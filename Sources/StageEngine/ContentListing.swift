@@ -25,13 +25,16 @@ public enum ContentListing {
         case missing(String)
         /// An entry exists that is not in the listing.
         case added(String)
-        /// An entry differs from the listing in content, mode or kind.
+        /// An entry differs from the listing in content or kind.
         case changed(String)
+        /// A file or directory differs from the listing in its permission bits alone.
+        case mode(String, found: UInt32, expected: UInt32)
 
         /// The path, relative to the pack.
         public var path: String {
             switch self {
-            case .missing(let path), .added(let path), .changed(let path): path
+            case .missing(let path), .added(let path), .changed(let path), .mode(let path, _, _):
+                path
             }
         }
     }
@@ -116,11 +119,32 @@ public enum ContentListing {
             let bytes = Array(line.utf8)[...]
             if expected.remove(bytes) == nil { unexpected.append(bytes) }
         }
-        let missing = Set(expected.map(path))
-        let added = Set(unexpected.map(path))
-        return missing.subtracting(added).sorted().map(Difference.missing)
-            + missing.intersection(added).sorted().map(Difference.changed)
-            + added.subtracting(missing).sorted().map(Difference.added)
+        let missing = linesByPath(expected)
+        let added = linesByPath(unexpected)
+        var differences = missing.keys.filter { added[$0] == nil }.sorted()
+            .map(Difference.missing)
+        for (path, line) in missing.sorted(by: { $0.key < $1.key }) {
+            guard let found = added[path] else { continue }
+            differences.append(difference(at: path, found: found, expected: line))
+        }
+        return differences
+            + added.keys.filter { missing[$0] == nil }.sorted().map(Difference.added)
+    }
+
+    /// Returns the difference of an entry from its line in the listing.
+    private static func difference(
+        at path: String,
+        found: ArraySlice<UInt8>,
+        expected: ArraySlice<UInt8>
+    ) -> Difference {
+        let (found, expected) = (fields(ofLine: found), fields(ofLine: expected))
+        // Lines of files and directories have the mode in their second field, and all that follows is equal.
+        guard found.count > 2, found[0] == expected[0], !found[0].elementsEqual("l".utf8),
+            found.dropFirst(2).elementsEqual(expected.dropFirst(2)),
+            let mode = UInt32(String(decoding: found[1], as: UTF8.self), radix: 8),
+            let expectedMode = UInt32(String(decoding: expected[1], as: UTF8.self), radix: 8)
+        else { return .changed(path) }
+        return .mode(path, found: mode, expected: expectedMode)
     }
 
     /// Returns whether the content of a generation equals its listing, reading every file once.
@@ -149,9 +173,17 @@ public enum ContentListing {
         if wanted > buffer.count { buffer = [UInt8](repeating: 0, count: 256 << 10) }
     }
 
-    private static func path(ofLine line: ArraySlice<UInt8>) -> String {
-        let fields = line.split(separator: UInt8(ascii: "\t"), omittingEmptySubsequences: false)
-        return String(decoding: fields.last ?? [], as: UTF8.self)
+    private static func fields(ofLine line: ArraySlice<UInt8>) -> [ArraySlice<UInt8>] {
+        line.split(separator: UInt8(ascii: "\t"), omittingEmptySubsequences: false)
+    }
+
+    private static func linesByPath(
+        _ lines: some Sequence<ArraySlice<UInt8>>
+    ) -> [String: ArraySlice<UInt8>] {
+        let lines = lines.map { line in
+            (String(decoding: fields(ofLine: line).last ?? [], as: UTF8.self), line)
+        }
+        return Dictionary(lines) { first, _ in first }
     }
 
     /// Calls `take` with the line of the directory and of every entry below it.
@@ -245,9 +277,12 @@ extension Container {
             guard try reader.currentGeneration(of: id) != nil else { return nil }
             return [.missing("the generation, or its file 'lease'")]
         }
-        let beside = try reader.faults(beside: lease).map { fault in
-            let name = fault.name.lastComponent?.string ?? ""
-            return ContentListing.Difference.changed("'\(name)' of the generation: \(fault)")
+        let beside = try reader.faults(beside: lease).map { fault -> ContentListing.Difference in
+            let subject = "'\(fault.name.lastComponent?.string ?? "")' of the generation"
+            guard case .hasMode(let found, let expected) = fault.problem else {
+                return .changed("\(subject): \(fault)")
+            }
+            return .mode(subject, found: found, expected: expected)
         }
         do throws(FileError) {
             let generation = try Directory.open(lease.content.removingLastComponent())

@@ -84,7 +84,7 @@ struct CommandTests {
         let found = try await world.run("verify", "aurora")
         let differences = """
             aurora: missing: readme.txt
-            aurora: changed: bin/tool
+            aurora: mode 400, expected 755: bin/tool
             aurora: changed: images/one.png
             aurora: added: extra
 

@@ -147,13 +147,17 @@ struct ContainerModeTests {
         let name = try #require(generation).string
         #expect(
             ending.output.split(separator: "\n") == [
-                "aurora: changed: .", "aurora: changed: bin/tool", "aurora: changed: images",
-                "aurora: changed: readme.txt",
-                "aurora: changed: '\(name)' of the generation: has mode 711, expected 755",
-                "aurora: changed: 'pack.json' of the generation: has mode 640, expected 644",
-                "aurora: changed: 'lease' of the generation: has mode 600, expected 644",
+                "aurora: mode 700, expected 755: .", "aurora: mode 644, expected 755: bin/tool",
+                "aurora: mode 700, expected 755: images",
+                "aurora: mode 600, expected 644: readme.txt",
+                "aurora: mode 711, expected 755: '\(name)' of the generation",
+                "aurora: mode 640, expected 644: 'pack.json' of the generation",
+                "aurora: mode 600, expected 644: 'lease' of the generation",
             ]
         )
+        let json = try await world.run("verify", "--json").output
+        #expect(json.contains(#""kind" : "mode""#) && !json.contains(#""changed""#), "\(json)")
+        #expect(json.contains(#""mode" : "640""#) && json.contains(#""expectedMode" : "644""#))
         try await world.succeed("repair", "--quiet")
         try await world.succeed("verify")
     }

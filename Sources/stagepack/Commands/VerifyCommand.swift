@@ -60,6 +60,16 @@ struct VerifyReport: Codable, CustomStringConvertible {
     struct Difference: Codable {
         var kind: String
         var path: String
+        /// The permission bits in octal digits; `nil` unless they alone differ.
+        var mode: String?
+        /// The permission bits with which the entry was staged; `nil` unless they alone differ.
+        var expectedMode: String?
+
+        /// The difference, as a fragment without the path.
+        fileprivate var finding: String {
+            guard let mode, let expectedMode else { return kind }
+            return "mode \(mode), expected \(expectedMode)"
+        }
     }
 
     var pack: PackID
@@ -72,7 +82,7 @@ struct VerifyReport: Codable, CustomStringConvertible {
     var description: String {
         let name = pack.text + (location.map { " (\($0.rawValue))" } ?? "")
         guard !differences.isEmpty else { return "\(name): as it was staged" }
-        return differences.map { "\(name): \($0.kind): \($0.path.forDisplay())" }
+        return differences.map { "\(name): \($0.finding): \($0.path.forDisplay())" }
             .joined(separator: "\n")
     }
 
@@ -170,6 +180,10 @@ extension VerifyReport.Difference {
             case .missing: "missing"
             case .added: "added"
             case .changed: "changed"
+            case .mode: "mode"
             }
+        guard case .mode(_, let found, let expected) = difference else { return }
+        mode = String(found, radix: 8)
+        expectedMode = String(expected, radix: 8)
     }
 }
