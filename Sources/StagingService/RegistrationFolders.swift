@@ -120,8 +120,12 @@ package struct RegistrationFolders {
         if let meant = id.text.mostSimilar(in: known) {
             return "\(message): did you mean '\(meant)'?"
         }
-        let shown = known.prefix(Self.shownApplications).map { "'\($0)'" }.joined(separator: ", ")
-        let others = known.count - Self.shownApplications
+        let valid = known.filter { (try? registration(named: $0)) != nil }
+        guard !valid.isEmpty else {
+            return "\(message), and no other registration can be used" + note
+        }
+        let shown = valid.prefix(Self.shownApplications).map { "'\($0)'" }.joined(separator: ", ")
+        let others = valid.count - Self.shownApplications
         return "\(message): registered are \(shown)" + (others > 0 ? " and \(others) more" : "")
             + note
     }

@@ -77,16 +77,26 @@ struct ContainerScopes {
     static let hintToRegister =
         "pass --container DIR, or register one with 'stagepack app register FILE'"
 
-    /// Fails if no application is registered, for a command that then has no container to read.
+    private static var noApplication: String {
+        "no application is registered, and no container is named"
+            + RegistrationFolders(environment: ProcessEnvironment.current).noteOfMissingHome
+    }
+
+    /// Fails if no application is registered, for a command that names a pack and then has no container to read.
     func checkForApplications() throws(CommandFailure) {
         guard scopes.isEmpty, failures.isEmpty else { return }
         throw CommandFailure(
             status: .usage,
-            message: "no application is registered, and no container is named"
-                + RegistrationFolders(environment: ProcessEnvironment.current).noteOfMissingHome,
+            message: Self.noApplication,
             hint: Self.hintToRegister,
             retryAdvice: .never
         )
+    }
+
+    /// Tells people that no application is registered, after a command that prints nothing for that reason.
+    func noteNoApplication(asJSON: Bool) {
+        guard !asJSON, scopes.isEmpty, failures.isEmpty else { return }
+        Console.note("\(Self.noApplication)\nhint: \(Self.hintToRegister)")
     }
 
     /// Opens the containers of a scope.
@@ -105,6 +115,7 @@ struct ContainerScopes {
     /// Pass `true` for `changesOwn` after a command that changes the container of this user only: then names the
     /// command for a container that exists and is the system's.
     func noteNothingStaged(asJSON: Bool, changesOwn: Bool = false) {
+        guard !scopes.isEmpty else { return noteNoApplication(asJSON: asJSON) }
         guard !asJSON, failures.isEmpty else { return }
         if changesOwn, scopes.contains(where: \.hasOtherContainer),
             let command = HintSource.thisCommand()

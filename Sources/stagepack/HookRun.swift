@@ -54,7 +54,7 @@ struct HookRun: Sendable {
         defer { InterruptingSignals.shared.end(scope) }
         let start = ContinuousClock.now
         var order = HookOrder(try sessions.applications(), of: sessions)
-        announce(order.entries.count)
+        announce(order)
         var status = isStrict && order.entries.isEmpty ? reportNoApplication() : .success
         for ending in misnamedFiles() { report(ending, worsening: &status) }
         // The endings of runs that more time may complete, until their lines are printed.
@@ -105,7 +105,14 @@ struct HookRun: Sendable {
     }
 
     /// Prints the line at the start, before the first request to a server.
-    private func announce(_ count: Int) {
+    private func announce(_ order: HookOrder) {
+        // The others have a line of their own, which says why their registration cannot be used.
+        let folders = sessions.folders
+        let entries = order.entries.filter { entry in
+            guard let id = entry.application else { return true }
+            return (try? folders.registration(of: id)) != nil
+        }
+        let count = entries.count
         guard !output.quiet, count > 0 else { return }
         let packs =
             count == 1

@@ -274,13 +274,24 @@ struct ScopeTests {
         #expect(ending.output != "")
     }
 
-    @Test(arguments: ["status", "verify", "gc"])
+    /// The same command runs on all machines, also on those without an application.
+    @Test(arguments: ["status", "verify", "gc", "ls", "du"])
     func thatNoApplicationIsRegisteredIsSaid(command: String) async throws {
         let installed = try await Installed()
         try installed.uninstall()
+        let error = """
+            no application is registered, and no container is named
+            hint: pass --container DIR, or register one with 'stagepack app register FILE'
+
+            """
         let ending = try await installed.run(command)
-        #expect(ending.status == 64)
-        #expect(ending.error.hasPrefix("stagepack: error: no application is registered"))
+        #expect(ending == Program.Ending(status: 0, output: "", error: error))
+        let json = try await installed.run(command, "--json")
+        #expect(json.status == 0 && json.error == "", "\(json)")
+        guard command == "verify" else { return }
+        let named = try await installed.run(command, "aurora")
+        #expect(named.status == 64)
+        #expect(named.error.hasPrefix("stagepack: error: no application is registered"))
     }
 
     @Test(arguments: ["status", "verify", "gc", "why"])
@@ -304,6 +315,22 @@ struct ScopeTests {
         #expect(ending.status == 11)
         let line = ending.error.split(separator: "\n").first
         #expect(line == "stagepack: error: application '\(id)' is not registered\(rest)")
+        guard id == "org.entirely.different" else { return }
+        // A file that cannot be used registers nothing.
+        try installed.write(Array("{".utf8), to: "net.unusable.json")
+        #expect(try await installed.run("status", "--app", id).error == ending.error)
+    }
+
+    /// It is not known whether a pack is offered without a manifest.
+    @Test func aPackWithoutAManifestIsNotCalledOfferedNoMore() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try .small(.aurora))
+        _ = try await installed.run("prefetch", "--all", "--quiet")
+        let folder = try Directory.open(installed.container.appending("manifest"))
+        try folder.remove("net.example.wallpaper.json")
+        let ending = try await installed.run("status")
+        #expect(ending.status == 0, "\(ending)")
+        #expect(ending.output.hasSuffix(" staged\n"), "\(ending)")
     }
 
     /// The user's container has no pack, since the system's container has them all.

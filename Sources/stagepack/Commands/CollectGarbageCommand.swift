@@ -81,7 +81,6 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
             return report.failures.first?.status ?? .success
         }
         let scopes = try ContainerScopes(source)
-        try scopes.checkForApplications()
         var report = GarbageReport(isDryRun: dryRun)
         var failures: [CommandFailure] = []
         for scope in scopes.scopes {

@@ -26,7 +26,6 @@ struct DiskUsageCommand: ScopedSubcommand, ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         var scopes = try ContainerScopes(source)
-        try scopes.checkForApplications()
         var usages: [DiskUsage] = []
         for scope in scopes.scopes {
             do throws(CommandFailure) {

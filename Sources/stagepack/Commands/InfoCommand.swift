@@ -28,6 +28,7 @@ struct InfoCommand: ScopedSubcommand, ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         var scopes = try ContainerScopes(source)
+        try scopes.checkForApplications()
         let report = try StatusReport(of: &scopes)
         guard let status = report.packs.first(where: { $0.id == pack }) else {
             try scopes.checkForFailures()

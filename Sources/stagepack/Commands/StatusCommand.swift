@@ -22,6 +22,7 @@ struct StatusCommand: ScopedSubcommand, ReportingSubcommand {
         var scopes = try ContainerScopes(source)
         let report = try StatusReport(of: &scopes)
         let status = scopes.conclude(report, asJSON: json)
+        scopes.noteNoApplication(asJSON: json)
         let conflicts = report.parts.flatMap(\.conflicts)
         for conflict in conflicts { Console.note("stagepack: warning: \(conflict.text)") }
         if !conflicts.isEmpty { Console.note("hint: \(OfferConflict.hint)") }
@@ -33,10 +34,8 @@ extension StatusReport {
     /// Reads the packs of the containers, for every command that shows packs; records the failures of containers that cannot
     /// be read, if the options name none.
     ///
-    /// - Throws: ``CommandFailure`` if no application is registered and no container is named, or if the container that the
-    ///   options name cannot be read or does not exist.
+    /// - Throws: ``CommandFailure`` if the container that the options name cannot be read or does not exist.
     init(of scopes: inout ContainerScopes) throws(CommandFailure) {
-        try scopes.checkForApplications()
         for scope in scopes.scopes {
             do throws(CommandFailure) {
                 parts.append(try Part(scope, in: scopes.view(of: scope)))

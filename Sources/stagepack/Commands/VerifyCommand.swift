@@ -31,7 +31,7 @@ struct VerifyCommand: ScopedSubcommand, ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         var scopes = try ContainerScopes(source)
-        try scopes.checkForApplications()
+        if !packs.isEmpty { try scopes.checkForApplications() }
         var reports: [VerifyReport] = []
         for scope in scopes.scopes {
             do throws(CommandFailure) {
@@ -45,6 +45,7 @@ struct VerifyCommand: ScopedSubcommand, ReportingSubcommand {
             try scopes.checkForFailures()
             throw .notStaged(id)
         }
+        scopes.noteNoApplication(asJSON: json)
         let isShort = messageOptions.quiet && !json
         let shown = isShort ? reports.filter { !$0.differences.isEmpty } : reports
         return scopes.conclude(

@@ -91,7 +91,7 @@ extension DoctorReport {
     }
 
     /// The command that removes the packs of applications that are no longer registered.
-    private static let collection = HintSource.quoted(["gc", "--unregistered"])
+    static let collection = HintSource.quoted(["gc", "--unregistered"])
 
     /// Checks that the registration of an application is valid, and that the files which it names exist.
     mutating func checkRegistration(of id: ApplicationID, in folders: RegistrationFolders) {

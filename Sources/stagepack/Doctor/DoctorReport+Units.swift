@@ -21,7 +21,8 @@ extension DoctorReport {
                 subject: "timer",
                 finding:
                     "systemd does not run: packs are not completed, updated and cleaned up automatically",
-                hint: "run 'stagepack prefetch --all --event periodic' four times a day"
+                hint: "run \(Self.collection) and 'stagepack prefetch --all --event periodic' four "
+                    + "times a day"
             )
             return
         }

@@ -176,17 +176,20 @@ extension StatusReport.Part {
             }
         }
         guard !others.isEmpty else { return }
+        var applications: Set<ApplicationID> = []
         for record in stored {
             // A manifest that cannot be read names no packs.
             guard let manifest = try? record.manifest.get() else { continue }
             others.subtract(manifest.packs.map(\.id))
+            applications.insert(manifest.application)
         }
-        try add(packs: others, from: view, in: scope)
+        try add(packs: others, notOfferedBy: applications, from: view, in: scope)
     }
 
-    /// Adds staged packs that no manifest names.
+    /// Adds staged packs that no manifest names; `applications` are those with a manifest.
     private mutating func add(
         packs others: Set<PackID>,
+        notOfferedBy applications: Set<ApplicationID>,
         from view: ContainerView,
         in scope: ContainerScope
     ) throws(ContainerError) {
@@ -197,10 +200,10 @@ extension StatusReport.Part {
             guard let copy = copies.first,
                 let record = try view.readers[copy.container]?.record(of: id)
             else { continue }
-            var status = StatusReport.PackStatus(
-                record,
-                state: kept.contains(id) ? .kept : .obsolete
-            )
+            // Without a manifest it is not known whether the pack is still offered.
+            let state: StatusReport.PackStatus.State =
+                applications.contains(record.application) ? .obsolete : .staged
+            var status = StatusReport.PackStatus(record, state: kept.contains(id) ? .kept : state)
             try status.add(copies, from: view, in: scope)
             packs.append(status)
         }
