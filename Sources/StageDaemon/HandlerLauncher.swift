@@ -126,10 +126,27 @@ struct HandlerLauncher: Sendable {
         )
     }
 
-    private func environment(for launch: HandlerLaunch, account: Account?) -> [String: String] {
+    /// Returns the environment of a handler.
+    ///
+    /// - Throws: ``FileError`` if its user has no home directory: a program without `HOME` saves its files elsewhere than the
+    ///   user's other programs, or loses them. The events and files of the session stay.
+    private func environment(
+        for launch: HandlerLaunch,
+        account: Account?
+    ) throws(FileError) -> [String: String] {
         var variables = Self.variables(of: account)
+        if account == nil, launch.user == UserIdentity.current.user {
+            variables["HOME"] = ProcessEnvironment.current["HOME"]
+        }
         variables["XDG_RUNTIME_DIR"] = runtimeDirectory(of: launch.user)?.string
         variables.merge(launch.handler.environment ?? [:]) { _, own in own }
+        guard variables["HOME"]?.hasPrefix("/") ?? false else {
+            throw FileError(
+                "find the home directory of user \(launch.user) for",
+                path: FilePath(launch.handler.command[0]),
+                errno: .noSuchFileOrDirectory
+            )
+        }
         variables["STAGEPACK_SESSION"] = launch.identifier
         variables["STAGEPACK_LAUNCH"] = launch.token
         variables["STAGEPACK_SOCKET"] = socket

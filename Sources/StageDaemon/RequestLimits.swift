@@ -102,6 +102,9 @@ enum RequestLimits {
         else {
             throw ControlRefusal(.invalid, message: "expected names of variables without '='")
         }
+        guard environment["HOME"]?.hasPrefix("/") ?? true else {
+            throw ControlRefusal(.invalid, message: "expected an absolute path as 'HOME'")
+        }
     }
 
     /// Checks a list of strings for a program; `what` names it in messages.

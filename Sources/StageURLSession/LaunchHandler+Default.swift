@@ -106,10 +106,13 @@ extension LaunchHandler {
             || ["xctest", "swiftpm-testing-helper"].contains(executable.lastComponent?.string)
     }
 
-    /// Returns the handler with the user's folders where they differ from the defaults and the handler does not set
-    /// them.
+    /// Returns the handler with the home directory and the folders of an environment, except those that the handler sets.
+    ///
+    /// The home directory may be another one than the account's, and a user number may have no account.
     func withFolders(of environment: [String: String]) -> LaunchHandler {
-        let names = ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"]
+        let names = [
+            "HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME",
+        ]
         let folders = environment.filter { names.contains($0.key) && $0.value.hasPrefix("/") }
         guard !folders.isEmpty else { return self }
         var handler = self

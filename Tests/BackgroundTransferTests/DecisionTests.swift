@@ -166,6 +166,22 @@ struct DecisionTests {
         #expect(copy.message == expected)
     }
 
+    @Test func aHandlerGetsTheFoldersOfItsClientExceptThoseThatItSets() {
+        var handler = LaunchHandler(command: ["/bin/true"])
+        handler.environment = ["XDG_DATA_HOME": "/data", "LANG": "C"]
+        let client = [
+            "HOME": "/mnt/home", "XDG_DATA_HOME": "/mnt/data", "XDG_STATE_HOME": "state",
+            "XDG_CACHE_HOME": "/mnt/cache", "PATH": "/mnt/bin",
+        ]
+        let expected = [
+            "HOME": "/mnt/home", "XDG_DATA_HOME": "/data", "XDG_CACHE_HOME": "/mnt/cache",
+            "LANG": "C",
+        ]
+        #expect(handler.withFolders(of: client).environment == expected)
+        handler.environment = nil
+        #expect(handler.withFolders(of: ["HOME": "home"]).environment == nil)
+    }
+
     @Test func allPropertiesOfAConfigurationAreInTheSettingsThatACopyGets() {
         let configuration = URLSessionConfiguration.ephemeral
         let stored = Mirror(reflecting: configuration).children.compactMap(\.label)

@@ -8,7 +8,7 @@ import Testing
 
 @testable import StageDaemon
 
-/// The runtime directory that a handler gets, which belongs to its user.
+/// The directories that a handler gets in its environment, which belong to its user.
 @Suite(.directory)
 struct HandlerLauncherTests {
     private let directory: Directory
@@ -27,8 +27,18 @@ struct HandlerLauncherTests {
     /// Starts a handler, waits for its end, and returns the runtime directory that it got.
     private func runtimeDirectory(ofHandler number: Int64) async throws -> String {
         let file = directory.path.appending("told-\(number)")
-        var handler = LaunchHandler(command: ["/bin/sh", "-c", #"echo "$XDG_RUNTIME_DIR" >"$F""#])
-        handler.environment = ["F": file.string]
+        try await launch(number, #"echo "$XDG_RUNTIME_DIR" >"$F""#, ["F": file.string])
+        return try text(of: file)
+    }
+
+    /// Starts a handler, and waits for its end.
+    private func launch(
+        _ number: Int64,
+        _ script: String,
+        _ environment: [String: String]
+    ) async throws {
+        var handler = LaunchHandler(command: ["/bin/sh", "-c", script])
+        handler.environment = environment
         let launch = HandlerLaunch(
             session: number,
             identifier: "s",
@@ -39,7 +49,23 @@ struct HandlerLauncherTests {
             timeLimit: 600
         )
         await launcher.run(launch)
-        return try text(of: file)
+    }
+
+    @Test func theHandlersOwnHomeComesBeforeThatOfTheAccount() async throws {
+        let script = #"echo "$HOME" >"$F""#
+        let (own, account) = (directory.path.appending("own"), directory.path.appending("account"))
+        try await launch(1, script, ["F": own.string, "HOME": "/mnt/home"])
+        #expect(try text(of: own) == "/mnt/home\n")
+        try await launch(2, script, ["F": account.string])
+        let home = try #require(Account(user: geteuid())).home
+        #expect(try text(of: account) == "\(home)\n")
+    }
+
+    /// Foundation would take a directory that does not exist, and lose the files of the handler.
+    @Test(arguments: ["", "home"]) func nothingIsStartedWithoutAHome(home: String) async throws {
+        let file = directory.path.appending("started")
+        try await launch(1, #"echo >"$F""#, ["F": file.string, "HOME": home])
+        #expect(!FileStatus.exists(file))
     }
 
     @Test func onlyADirectoryOfThatNameCounts() async throws {

@@ -34,7 +34,7 @@ final class PodcastDownloaderTests {
     }
 
     /// The episodes that the application has moved to their place.
-    private var episodes: FilePath { home.appending("data/podcast-downloader") }
+    private var episodes: FilePath { home.appending(".local/share/podcast-downloader") }
 
     /// Serves a feed of episodes.
     private func publish(_ names: String...) {
@@ -49,7 +49,8 @@ final class PodcastDownloaderTests {
     private func start(_ arguments: [String], log: FilePath) throws -> StartedProcess {
         var command = ["/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
         command += ["/usr/bin/env", "-i", "STAGEPACK_SOCKET=\(daemon.socket)"]
-        command += ["HOME=\(home)", "XDG_DATA_HOME=\(home)/data"]
+        // Another home directory than that of the account.
+        command += ["HOME=\(home)"]
         command += [programs.path.appending("podcast-downloader").string] + arguments
         return try StartedProcess(command, log: log)
     }

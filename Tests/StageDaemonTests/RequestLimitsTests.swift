@@ -225,6 +225,8 @@ struct RequestLimitsTests {
         Row(strings("environment")) { $0.handler?.environment = ["A": "\0"] },
         Row("expected names of variables without '='") { $0.handler?.environment = ["": "a"] },
         Row("expected names of variables without '='") { $0.handler?.environment = ["A=B": "a"] },
+        Row("expected an absolute path as 'HOME'") { $0.handler?.environment = ["HOME": "home"] },
+        Row("expected an absolute path as 'HOME'") { $0.handler?.environment = ["HOME": ""] },
     ]
 
     private static func strings(_ what: String) -> String {
