@@ -130,9 +130,44 @@ struct InterruptionTests {
         let ending = try await installed.run("prefetch", "--all", "--deadline", "4")
         #expect(ending.status == 75)
         #expect(installed.world.server.requests.count == 1)
+        let left = "the deadline left no time for 'net.example.zebra'\n"
+        #expect(ending.error.contains(left), "\(ending)")
         // Nothing is stored for the application whose manifest was not requested.
         let why = try await installed.run("why", "--app", "net.example.zebra")
         #expect(!why.output.contains("the deadline passed"), "\(why)")
+        let all = try await installed.run("why")
+        #expect(all.output.contains("net.example.zebra in "), "\(all)")
+        #expect(all.output.contains("\n  no run has ended yet; "), "\(all)")
+    }
+
+    @Test func aSilentServerTakesItsShareOfTheDeadlineAndWhatOthersLeave() async throws {
+        let installed = try await Installed()
+        let silent = Answer(content: [1]).stalled(after: 0)
+        installed.world.server.answer("/manifest.json", with: silent)
+        let pack = try SamplePack.small(.aurora)
+        try installed.addOther(offering: [pack])
+        let ending = try await installed.run("prefetch", "--all", "--deadline", "14")
+        #expect(ending.status == 75)
+        #expect(ending.error.contains("the deadline passed while waiting for the manifest at"))
+        #expect(!ending.error.contains("left no time"), "\(ending)")
+        #expect(try installed.staged() == ["aurora": 1])
+        #expect(installed.world.server.requests(for: "/manifest.json").count > 1)
+    }
+
+    @Test func runsWithADeadlineReachOneApplicationAfterTheOther() async throws {
+        let installed = try await Installed()
+        let silent = Answer(content: [1]).stalled(after: 0)
+        installed.world.server.answer("/manifest.json", with: silent)
+        let pack = try SamplePack.small(.aurora)
+        try installed.addOther(offering: [pack])
+        let first = try await installed.run("prefetch", "--all", "--json", "--deadline", "4")
+        #expect(first.status == 75)
+        let left = "the deadline left no time for 'net.example.zoo'"
+        #expect(first.output.contains(left), "\(first)")
+        #expect(try installed.staged() == [:])
+        let second = try await installed.run("prefetch", "--all", "--deadline", "4")
+        #expect(second.status == 75)
+        #expect(try installed.staged() == ["aurora": 1])
     }
 
     @Test func aDeadlineIsRememberedWhereNoManifestCame() async throws {

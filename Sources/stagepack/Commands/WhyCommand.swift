@@ -43,6 +43,9 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
                 try scopes.record(error)
             }
         }
+        if scopes.isAll, pack == nil, !reports.isEmpty {
+            reports += Self.reportsWithoutRun(in: scopes, besides: reports)
+        }
         let transfers = waitingTransfers(among: tasks, in: scopes)
         if let pack, reports.isEmpty, transfers.isEmpty {
             try scopes.checkForFailures()
@@ -79,6 +82,25 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
         }
         for index in reports.indices { reports[index].add(tasks) }
         return reports
+    }
+
+    /// Returns reports for the registered applications for which no run has ended, such as those that deadlines left no time for.
+    private static func reportsWithoutRun(
+        in scopes: ContainerScopes,
+        besides reports: [HistoryReport]
+    ) -> [HistoryReport] {
+        let known = Set(reports.map(\.application))
+        let folders = RegistrationFolders(environment: ProcessEnvironment.current).folders
+        return scopes.scopes.flatMap { scope in
+            scope.applications.compactMap { id -> HistoryReport? in
+                guard !known.contains(id), let path = scope.own else { return nil }
+                var history = StagingHistory()
+                history.registration = RegistrationLocations.files(of: id, in: folders).last?.string
+                var report = HistoryReport(in: path, of: id, history: history)
+                report.location = scope.location(of: path)
+                return report
+            }
+        }
     }
 
     /// Returns the next step for a pack about which nothing was decided.

@@ -145,6 +145,9 @@ extension HistoryReport: CustomStringConvertible {
             let event = request.map { " for '\($0.rawValue)'" } ?? " for packs by name"
             let only = isEssentialOnly ? ", essential packs only" : ""
             lines.append("  last run: \(InternetTime(lastRun).text)\(event)\(only)")
+        } else if isRegistered {
+            let next = HintSource.current.staging("prefetch").map { "; \($0) is the first" } ?? ""
+            lines.append("  no run has ended yet\(next)")
         }
         if let problem {
             lines.append("  problem: \(problem.message.escapedForDisplay)")
