@@ -14,14 +14,17 @@ extension ContainerReader {
     /// Returns the generations with the version and the content of `pack` that are not current and have all their files,
     /// the latest copy first; none if the pack is not staged.
     ///
-    /// A rollback whose pin was released leaves one, and a publication that was killed before it switched the link. Does
-    /// not compare the content with its digests. Costs a listing of the pack's generations, and some fstatat(2) for each
+    /// A rollback whose pin was released leaves one, and a publication that was killed before it switched the link; so does
+    /// a copy of the container with a directory in the place of the link. Does not compare the content with its digests. Costs a listing of the pack's generations, and some fstatat(2) for each
     /// that is returned.
     package func keptGenerations(
         holding pack: Pack
     ) throws(ContainerError) -> [KeptGeneration] {
         let id = pack.id
-        guard let current = try currentGeneration(of: id) else { return [] }
+        let current = try currentGeneration(of: id)
+        if current == nil {
+            guard try isCopied(id) else { return [] }
+        }
         var kept: [KeptGeneration] = []
         for name in try generations(of: id) where name != current && name.holds(pack) {
             // A generation that this user cannot read is of no use.

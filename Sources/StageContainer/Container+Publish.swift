@@ -49,7 +49,9 @@ extension Container {
             guard let place = pack.place else { return }
             let id = pack.area.id
             try ContainerError.wrapping { () throws(FileError) in
-                try self.packs.rename(place.link, over: id.component)
+                try removingCopy(of: id) { () throws(FileError) in
+                    try self.packs.rename(place.link, over: id.component)
+                }
             }
             pack.isLinked = true
         }
@@ -91,6 +93,37 @@ extension Container {
         let link = packs.temporaryName(for: id.component)
         try packs.createLink(link, to: ContainerLayout.linkTarget(of: id, to: generation))
         return Publication.Place(generation: generation, directory: directory, link: link)
+    }
+
+    /// Changes the link of a pack; if a directory is in its place, removes that, and tries again.
+    ///
+    /// A copy of a container that followed links has such directories, and no rename replaces one. Readers find no pack until
+    /// the second attempt.
+    func removingCopy(
+        of id: PackID,
+        _ change: () throws(FileError) -> Void
+    ) throws(FileError) {
+        do throws(FileError) {
+            try change()
+        } catch {
+            guard error.errno == .isDirectory else { throw error }
+            try removeCopy(of: id)
+            try change()
+        }
+    }
+
+    private func removeCopy(of id: PackID) throws(FileError) {
+        let trash = try makeUniqueName(id.text)
+        do throws(FileError) {
+            try packs.rename(id.component, toUnused: trash, in: staging)
+        } catch {
+            // On overlayfs a directory of a lower layer cannot be renamed.
+            guard error.errno == .improperLink else { throw error }
+            try packs.removeTree(id.component)
+            return
+        }
+        // A sweep removes what stays.
+        _ = try? staging.removeTree(trash)
     }
 
     /// Moves a generation that did not get its link back to `staging/`, and removes its temporary link.

@@ -89,7 +89,9 @@ extension Container {
             throw .pinned(id, version: pin.version)
         }
         try ContainerError.wrapping { () throws(FileError) in
-            try packs.remove(id.component)
+            try removingCopy(of: id) { () throws(FileError) in
+                _ = try packs.remove(id.component)
+            }
             try packs.synchronize()
         }
         var removal = Removal()

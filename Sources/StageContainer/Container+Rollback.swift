@@ -75,10 +75,12 @@ extension Container {
             // A killed publication may have left the generation inaccessible to readers.
             let name = FilePath(id.component).appending(generation.component)
             try generations.directory(name)?.setMode(.directory)
-            try packs.replaceLink(
-                id.component,
-                to: ContainerLayout.linkTarget(of: id, to: generation)
-            )
+            try removingCopy(of: id) { () throws(FileError) in
+                try packs.replaceLink(
+                    id.component,
+                    to: ContainerLayout.linkTarget(of: id, to: generation)
+                )
+            }
             try packs.synchronize()
         }
     }

@@ -38,6 +38,7 @@ extension ContainerFault: CustomStringConvertible {
         switch problem {
         case .isMissing: "is missing"
         case .isNo(.directory): "is not a directory"
+        case .isNo(.link): "is not a link"
         case .isNo: "is not a regular file"
         case .hasMode(let found, let expected):
             "has mode \(String(found, radix: 8)), expected \(String(expected, radix: 8))"

@@ -101,6 +101,16 @@ private struct ContainerInspection {
         try check(name.appending(ContainerLayout.index), is: .file, mode: .file, isRequired: false)
     }
 
+    /// Checks that the packs have links; a copy of the container that followed links has directories instead.
+    mutating func checkLinks() throws(FileError) {
+        for name in try names(in: FilePath(ContainerLayout.packs)) {
+            guard let id = name.lastComponent, (try? PackID(id.string)) != nil,
+                let status = try root.status(name), status.kind != .link
+            else { continue }
+            add(.isNo(.link), at: name)
+        }
+    }
+
     /// Checks generations and single files.
     mutating func checkContent(current: Set<FilePath>) throws(FileError) {
         for pack in try names(in: FilePath(ContainerLayout.generations))
@@ -210,6 +220,7 @@ extension ContainerReader {
             var inspection = try ContainerInspection(root)
             try inspection.checkFrame()
             try inspection.checkLocks()
+            try inspection.checkLinks()
             try inspection.checkContent(current: current)
             try inspection.checkTrust()
             return inspection

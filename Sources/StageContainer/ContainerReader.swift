@@ -202,6 +202,23 @@ public final class ContainerReader: Sendable {
         }
     }
 
+    /// Returns the IDs of the packs that have a directory in the place of the link, in order.
+    ///
+    /// A copy of a container that followed links has these. The packs count as not staged.
+    package func copiedPacks() throws(ContainerError) -> [PackID] {
+        try ContainerError.wrapping { () throws(FileError) in
+            try packs.entries().filter { $0.kind == .directory }
+                .compactMap { try? PackID($0.path.string) }.sorted()
+        }
+    }
+
+    /// Returns whether a directory is in the place of the pack's link.
+    func isCopied(_ id: PackID) throws(ContainerError) -> Bool {
+        try ContainerError.wrapping { () throws(FileError) in
+            try packs.status(FilePath(id.component))?.kind == .directory
+        }
+    }
+
     /// Returns the record of the pack's current generation, or `nil` if the pack is not staged.
     public func record(of id: PackID) throws(ContainerError) -> StagedPack? {
         while let generation = try currentGeneration(of: id) {

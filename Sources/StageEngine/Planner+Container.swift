@@ -71,6 +71,7 @@ extension Planner {
         try StageError.wrapping { () throws(ContainerError) in
             for pack in manifest.packs {
                 guard let content = try reader.stagedContent(of: pack.id) else {
+                    kept[pack.id] = try reader.keptGenerations(holding: pack).first?.name
                     continue
                 }
                 staged[pack.id] = StagedVersion(

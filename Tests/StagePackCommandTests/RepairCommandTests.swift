@@ -4,9 +4,58 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// Repairs in a container of several applications.
+/// Repairs of containers that are registered applications'.
 @Suite(.server, .directory, .mountNamespace)
 struct RepairCommandTests {
+    /// Puts a directory in the place of the link of a pack, as a copy does that follows links (`cp -L`).
+    private func followLink(of pack: FilePath.Component, _ installed: Installed) throws {
+        let packs = try Directory.open(installed.container.appending("packs"))
+        try packs.remove(pack)
+        let copy = try packs.makeDirectory(FilePath(pack))
+        try copy.write([1], to: "copied.txt", durably: false)
+    }
+
+    @Test func aDirectoryInThePlaceOfALinkIsFoundAndReplacedWithoutADownload() async throws {
+        var installed = try await Installed()
+        let pack = try SamplePack.small(.aurora)
+        try installed.world.publish(pack)
+        #expect(try await installed.run("prefetch", "--all", "--quiet").status == 0)
+        try followLink(of: "aurora", installed)
+        let doctor = try await installed.run("doctor")
+        #expect(doctor.status == 3)
+        #expect(doctor.output.contains("/packs/aurora': is not a link\n"), "\(doctor)")
+        #expect(doctor.output.contains("'stagepack repair aurora --app "), "\(doctor)")
+        let verified = try await installed.run("verify")
+        #expect(verified.status == 3)
+        let text = ": changed: 'packs/aurora' of the container: is not a link\n"
+        #expect(verified.output.contains(text), "\(verified)")
+        let app = installed.registration.application.text
+        let repaired = try await installed.run("repair", "--app", app)
+        #expect(repaired.status == 0, "\(repaired)")
+        #expect(installed.world.server.requests(for: pack.path).count == 1)
+        #expect(try installed.staged() == ["aurora": 1])
+        #expect(try await installed.run("verify").status == 0)
+        #expect(try await installed.run("doctor").status == 0)
+    }
+
+    @Test func aDirectoryInThePlaceOfALinkIsReplacedByAStagingAndByARemoval() async throws {
+        var installed = try await Installed()
+        let pack = try SamplePack.small(.aurora)
+        try installed.world.publish(pack)
+        #expect(try await installed.run("prefetch", "--all", "--quiet").status == 0)
+        try followLink(of: "aurora", installed)
+        try Directory.open(installed.container.appending("generations")).removeTree("aurora")
+        let staged = try await installed.run("prefetch", "--all", "--quiet")
+        #expect(staged.status == 0, "\(staged)")
+        #expect(installed.world.server.requests(for: pack.path).count == 2)
+        #expect(try installed.staged() == ["aurora": 1])
+        try followLink(of: "aurora", installed)
+        let app = installed.registration.application.text
+        let removed = try await installed.run("remove", "aurora", "--app", app)
+        #expect(removed.status == 0, "\(removed)")
+        #expect(!FileStatus.exists(installed.container.appending("packs/aurora")))
+    }
+
     @Test func aRepairOfOneApplicationNamesWhatItLeaves() async throws {
         var installed = try await Installed()
         try installed.world.publish(try .small(.aurora))

@@ -105,7 +105,36 @@ struct VerifyReport: Codable, CustomStringConvertible {
             report.location = scope.location(of: path)
             reports.append(report)
         }
+        for (path, reader) in zip(view.containers, view.readers) {
+            guard let reader else { continue }
+            for var report in try ofCopies(packs, in: reader)
+            where !reports.contains(where: { $0.pack == report.pack }) {
+                report.container = path.string
+                report.location = scope.location(of: path)
+                reports.append(report)
+            }
+        }
         return reports
+    }
+
+    /// Returns the packs that have a directory in the place of the link, as in a copy of a container that followed links.
+    private static func ofCopies(
+        _ packs: [PackID],
+        in reader: ContainerReader
+    ) throws(CommandFailure) -> [VerifyReport] {
+        do throws(ContainerError) {
+            let copied = try reader.copiedPacks()
+            return copied.filter { packs.isEmpty || packs.contains($0) }
+                .map { id in
+                    let path = "'packs/\(id)' of the container: is not a link"
+                    return VerifyReport(
+                        pack: id,
+                        differences: [Difference(kind: "changed", path: path)]
+                    )
+                }
+        } catch {
+            throw CommandFailure(error)
+        }
     }
 
     /// Returns the staged packs, with the positions of the containers with the copies that readers use.
@@ -141,8 +170,10 @@ struct VerifyReport: Codable, CustomStringConvertible {
         of packs: [PackID],
         in container: Container
     ) async throws(CommandFailure) -> [VerifyReport] {
-        var reports: [VerifyReport] = []
-        for id in packs.isEmpty ? try stagedPacks(of: container) : packs {
+        var reports = try ofCopies(packs, in: container.reader)
+        let copied = Set(reports.map(\.pack))
+        let ids = packs.isEmpty ? try stagedPacks(of: container) : packs
+        for id in ids where !copied.contains(id) {
             guard let differences = try await Self.compare(id, in: container) else {
                 throw .notStaged(id)
             }

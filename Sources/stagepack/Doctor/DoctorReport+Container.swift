@@ -269,6 +269,8 @@ extension DoctorReport {
             case .belongsTo: "remove it"
             case .isMissing: Self.run(command)
             case .isDamaged where isOfPack: Self.run(command)
+            case .isNo(.link):
+                Self.run(fault.pack.flatMap { HintSource.current.staging("repair", $0.text) })
             case .isNo, .isDamaged, .exceedsLimit:
                 "remove it" + (command.map { ", then run \($0)" } ?? "")
             }
@@ -352,12 +354,12 @@ extension ContainerScope {
 }
 
 extension ContainerFault {
-    /// The pack whose generation the file or directory belongs to; `nil` for others.
+    /// The pack whose link or generation the file or directory belongs to; `nil` for others.
     fileprivate var pack: PackID? {
         let names = name.components
-        guard names.first == ContainerLayout.generations, let id = names.dropFirst().first else {
-            return nil
-        }
+        guard names.first == ContainerLayout.generations || names.first == ContainerLayout.packs,
+            let id = names.dropFirst().first
+        else { return nil }
         // A name that is not an identifier belongs to no pack.
         return try? PackID(id.string)
     }
