@@ -182,6 +182,14 @@ struct FalseDaemonTests {
 
                 """
         )
+        let finding = "the daemon at '\(installed.socketName)' does not answer: it sent nothing"
+        let version = try await installed.run("version")
+        #expect(version.status == 0)
+        #expect(version.output.contains("\nstagepackd: \(finding)"), "\(version)")
+        let doctor = try await installed.run("doctor")
+        #expect(doctor.status == 3)
+        #expect(doctor.output.contains("problem: daemon: \(finding)"), "\(doctor)")
+        #expect(doctor.output.contains("'\(manager) restart stagepackd'"), "\(doctor)")
     }
 
     @Test func aDaemonThatGivesNoTurnHoldsNothingUp() async throws {

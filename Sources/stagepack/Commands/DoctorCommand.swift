@@ -38,6 +38,7 @@ struct DoctorCommand: NetworkedSubcommand, ReportingSubcommand {
         let environment = ProcessEnvironment.current
         let isOffline = network.isOffline || NetworkOptions.isOffline(environment)
         report.checkMachine(isOffline: isOffline)
+        await report.checkDaemons(environment: environment)
         let isOfContainer = source.container != nil || !source.manifest.isEmpty
         let folders = RegistrationFolders(environment: environment)
         if !isOfContainer {

@@ -19,10 +19,14 @@ struct VersionCommand: ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         var report = VersionReport()
-        // A daemon that does not answer is reported as none.
-        let client = try? await ControlClient.discover(environment: ProcessEnvironment.current)
-        let status = try? await client?.status()
-        report.daemon = status.map { VersionReport.Daemon(version: $0.version, $0.libraries) }
+        do throws(ControlError) {
+            let environment = ProcessEnvironment.current
+            let status = try await ControlClient.discover(environment: environment).status()
+            report.daemon = VersionReport.Daemon(version: status.version, status.libraries)
+        } catch {
+            let isAbsent = if case .notRunning = error { true } else { false }
+            if !isAbsent { report.daemonProblem = FailureReport(CommandFailure(error)) }
+        }
         Console.print(report, asJSON: json)
         return .success
     }
@@ -52,14 +56,19 @@ private struct VersionReport: Encodable, CustomStringConvertible {
     ]
     /// The configuration file of the command, valid or not; `nil` if there is none.
     var configuration = SettingsFile.exists ? SettingsFile.path.string : nil
-    /// The daemon that answers; `nil` if none does.
+    /// The daemon that responds; `nil` if none does.
     var daemon: Daemon?
+    /// The failure of a daemon that listens and does not respond; `nil` if there is none.
+    var daemonProblem: FailureReport?
 
     var description: String {
         let commit = commit.map { " (commit \($0))" } ?? ""
         var lines = ["stagepack \(version)\(commit)"]
         lines += Self.lines(libraries)
         if let configuration { lines.append("configuration \(configuration)") }
+        if let daemonProblem {
+            lines.append("stagepackd: \(daemonProblem.message.escapedForDisplay)")
+        }
         guard let daemon else { return lines.joined(separator: "\n") }
         lines.append("stagepackd \(daemon.version), running")
         lines += Self.lines(daemon.libraries ?? [:])

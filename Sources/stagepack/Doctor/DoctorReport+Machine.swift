@@ -1,3 +1,4 @@
+import StageControl
 import StageDaemonCommand
 import StageSystem
 import SystemPackage
@@ -29,6 +30,27 @@ extension DoctorReport {
                     : "install a client of the Network Time Protocol, such as chrony"
             )
         case nil: break
+        }
+    }
+
+    /// Checks that the daemons that listen at this user's sockets respond.
+    mutating func checkDaemons(environment: [String: String]) async {
+        for path in ControlSocket.candidates(environment: environment) {
+            do throws(ControlError) {
+                _ = try await withBlockingThread { () throws(ControlError) in
+                    let client = ControlClient(path: path)
+                    return try client.answer(to: .status, timeout: ControlClient.discoveryTimeout)
+                }
+            } catch {
+                switch error {
+                // There is none: the checks of systemd's units report one that should run.
+                case .notRunning, .pathTooLong: continue
+                default: break
+                }
+                var failure = CommandFailure(error)
+                failure.hint = failure.hint ?? "restart the daemon"
+                add(failure, subject: "daemon")
+            }
         }
     }
 
