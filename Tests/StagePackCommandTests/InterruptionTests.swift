@@ -170,6 +170,26 @@ struct InterruptionTests {
         #expect(try installed.staged() == ["aurora": 1])
     }
 
+    @Test func doctorPrintsTheChecksOfTheMachineBeforeItAsksASilentServer() async throws {
+        let installed = try await Installed()
+        let server = installed.world.server
+        server.answer("/manifest.json", with: Answer(content: [1]).stalled(after: 0))
+        let ending = try await installed.world.program.run(["doctor", "--online"]) { running in
+            try await poll { !server.requests(for: "/manifest.json").isEmpty }
+            running.send(SIGINT)
+        }
+        #expect(ending.status == 130)
+        #expect(ending.output.contains("ok: registration of net.example.wallpaper: "), "\(ending)")
+        #expect(!ending.output.contains("server of"), "\(ending)")
+        let late = try await installed.run("doctor", "--online")
+        #expect(late.status == 3)
+        let finding =
+            "server of net.example.wallpaper: the manifest at '\(installed.world.manifestURL)' did not come "
+            + "within 30 seconds\n"
+        #expect(late.output.contains(finding), "\(late)")
+        #expect(late.output.hasSuffix("found\n"), "\(late)")
+    }
+
     @Test func aDeadlineIsRememberedWhereNoManifestCame() async throws {
         let installed = try await Installed()
         try installed.install()

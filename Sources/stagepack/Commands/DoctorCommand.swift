@@ -66,7 +66,12 @@ struct DoctorCommand: NetworkedSubcommand, ReportingSubcommand {
                     hint: "unset STAGEPACK_OFFLINE, and run it again"
                 )
             } else if online {
-                await report.checkServers(of: scopes, source: source, network: network)
+                try await report.checkServers(
+                    of: scopes,
+                    source: source,
+                    network: network,
+                    printsEach: !json
+                )
             }
         }
         Console.print(report, asJSON: json)

@@ -182,57 +182,6 @@ extension DoctorReport {
         }
     }
 
-    /// Requests the manifests of the command's applications from their servers.
-    mutating func checkServers(
-        of scopes: ContainerScopes,
-        source: SourceOptions,
-        network: NetworkOptions
-    ) async {
-        for scope in scopes.scopes {
-            guard !scope.applications.isEmpty else {
-                await checkServer(of: "the manifests", hints: scope.hints) {
-                    () throws(CommandFailure) in
-                    try Session(source, network: network)
-                }
-                continue
-            }
-            for id in scope.applications {
-                let hints = scope.hints.ofApplication(id)
-                await checkServer(of: id.text, hints: hints) { () throws(CommandFailure) in
-                    try Session(application: id, source: source, network: network)
-                }
-            }
-        }
-    }
-
-    private mutating func checkServer(
-        of name: String,
-        hints: HintSource,
-        session: () throws(CommandFailure) -> Session
-    ) async {
-        let subject = "server of \(name)"
-        do throws(CommandFailure) {
-            var request = try session().request(.event(nil, essentialOnly: false))
-            request.isDryRun = true
-            let checked = request
-            let revisions = try await hints.apply { () throws(CommandFailure) in
-                do throws(StagingFailure) {
-                    let service = StagingService(checked, logger: Log.logger)
-                    return try await service.checkManifests()
-                } catch {
-                    throw CommandFailure(error)
-                }
-            }
-            for revision in revisions {
-                add(.good, subject: subject, finding: "offers \(revision.asManifestText)")
-            }
-        } catch {
-            var failure = error
-            failure.hint = HintSource.$current.withValue(hints) { Self.pasteable(error.hint) }
-            add(failure, subject: subject)
-        }
-    }
-
     /// Returns a hint that contains a command: adds the command that tries again if the hint has none.
     static func pasteable(_ hint: String?) -> String? {
         guard let command = HintSource.current.staging("prefetch") else { return hint }

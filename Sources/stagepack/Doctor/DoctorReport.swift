@@ -17,6 +17,10 @@ struct DoctorReport: Codable, CustomStringConvertible {
     }
 
     private(set) var checks: [Check] = []
+    /// The number of checks that were printed before the report.
+    private var printedCount = 0
+
+    private enum CodingKeys: String, CodingKey { case checks }
 
     /// True if a finding demands an action.
     var hasProblems: Bool { checks.contains { $0.level == .problem } }
@@ -38,17 +42,27 @@ struct DoctorReport: Codable, CustomStringConvertible {
     /// Returns the hint to run a command.
     static func run(_ command: String?) -> String? { command.map { "run \($0)" } }
 
-    /// One line for each check, its hint below, and a line with the number of problems.
+    /// Prints the checks since the last call, before others that take long.
+    mutating func printNewChecks() {
+        for check in checks[printedCount...] { Console.say("\(check)") }
+        printedCount = checks.count
+    }
+
+    /// One line for each check that was not printed, its hint below, and a line with the number of problems.
     var description: String {
-        let lines = checks.map { check in
-            let (subject, finding) = (check.subject, check.finding)
-            let line =
-                "\(check.level.rawValue): \(subject.escapedForDisplay): \(finding.escapedForDisplay)"
-            return check.hint.map { "\(line)\n  hint: \($0.escapedForDisplay)" } ?? line
-        }
+        let lines = checks[printedCount...].map(\.description)
         let problems = checks.count { $0.level == .problem }
         let summary =
             problems == 0 ? "no problems found" : "\(problems.quantity(of: "problem")) found"
         return (lines + [summary]).joined(separator: "\n")
+    }
+}
+
+extension DoctorReport.Check: CustomStringConvertible {
+    /// A line, and the hint below.
+    var description: String {
+        let line =
+            "\(level.rawValue): \(subject.escapedForDisplay): \(finding.escapedForDisplay)"
+        return hint.map { "\(line)\n  hint: \($0.escapedForDisplay)" } ?? line
     }
 }
