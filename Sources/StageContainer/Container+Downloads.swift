@@ -3,7 +3,7 @@ import StageSystem
 import SystemPackage
 
 extension ContainerReader {
-    /// Returns the number of downloaded bytes of each archive or bundle; only the container's owner has
+    /// Returns the number of downloaded bytes of each archive or patch; only the container's owner has
     /// permission to read them.
     public func downloadedSizes() throws(ContainerError) -> [Digest: ByteCount] {
         try ContainerError.wrapping { () throws(FileError) in

@@ -15,7 +15,7 @@ extension Container {
     /// - Returns: The counts.
     public func sweep(now: Int64, offering offered: OfferedContent?) -> Removal {
         var removal = Removal()
-        removeUnneeded(besides: offered?.missing, of: offered, now: now, countingIn: &removal)
+        removeUnneeded(besides: offered?.missing, now: now, countingIn: &removal)
         removal.attempt { removal throws(FileError) in
             let pins = try root.directory(FilePath(ContainerLayout.pins))
             let others = [pins].compactMap(\.self) + (try trustDirectories())
@@ -71,8 +71,7 @@ extension Container {
     /// Removes what no later run resumes: staging areas and downloads of dead processes whose content no
     /// manifest of the container offers, or which is staged by now.
     ///
-    /// Lists two directories that are usually empty. Keeps downloads if a manifest cannot be read. Downloads that no
-    /// manifest names may be bundles: they stay while a resumable area exists, and a week while a single file does.
+    /// Lists two directories that are usually empty. Keeps downloads if a manifest cannot be read.
     ///
     /// - Parameters:
     ///   - now: The time, in seconds since 1970.
@@ -98,7 +97,7 @@ extension Container {
         if let manifest { try offered?.add(manifest.packs, in: reader) }
         let needed = keepingOffered ? offered?.all : offered?.missing
         var removal = Removal()
-        removeUnneeded(besides: needed, of: offered, now: now, countingIn: &removal)
+        removeUnneeded(besides: needed, now: now, countingIn: &removal)
         return removal
     }
 
@@ -106,13 +105,10 @@ extension Container {
     ///
     /// - Parameters:
     ///   - needed: The digests of content to keep; `nil` keeps all.
-    ///   - offered: The content that manifests offer. A download that is not in it may be a bundle of an unfinished
-    ///     indexed pack.
     ///   - now: The time, in seconds since 1970, for the age of downloads that are kept for a week.
     ///   - removal: The counts to add to.
     private func removeUnneeded(
         besides needed: Set<String>?,
-        of offered: OfferedContent?,
         now: Int64,
         countingIn removal: inout Removal
     ) {
@@ -120,22 +116,12 @@ extension Container {
             needed?.contains(String(ContainerLayout.digestPart(of: name))) ?? true
         }
         removeAbandonedAreas(countingIn: &removal) { isResumable($0, isWanted: isNeeded) }
-        // Until the directories can be read, every such download may be a bundle.
-        var (hasUnfinishedPacks, hasSingleFiles) = (true, true)
-        removal.attempt { _ throws(FileError) in
-            hasSingleFiles = try hasPartialContent()
-            hasUnfinishedPacks = try staging.entries().contains {
-                isResumable($0.name) { _ in true }
-            }
-        }
         removeDownloads(countingIn: &removal) { name in
             // No manifest names the files of extensions: these may be requested again.
-            let week = Retention.ifChangedAfter(now - 7 * 86400)
-            if name.string.hasPrefix(ContainerLayout.fileDownloadPrefix) { return week }
-            guard let all = offered?.all, !isNeeded(name) else { return .always }
-            if all.contains(String(ContainerLayout.digestPart(of: name))) { return .never }
-            // Single files may stay for years, an unfinished pack until its next run.
-            return hasUnfinishedPacks ? .always : hasSingleFiles ? week : .never
+            if name.string.hasPrefix(ContainerLayout.fileDownloadPrefix) {
+                return .ifChangedAfter(now - 7 * 86400)
+            }
+            return isNeeded(name) ? .always : .never
         }
     }
 

@@ -135,7 +135,7 @@ extension Container {
     }
 
     /// Returns whether the container has single files of any version.
-    func hasPartialContent() throws(FileError) -> Bool {
+    private func hasPartialContent() throws(FileError) -> Bool {
         try root.directory(FilePath(ContainerLayout.files))?.entries().isEmpty == false
     }
 

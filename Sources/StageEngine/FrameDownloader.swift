@@ -1,3 +1,4 @@
+import StageContainer
 import StageDigest
 import StageFrame
 import StageIndex
@@ -34,25 +35,38 @@ struct FrameDownloader: Sendable {
     }
 
     /// Fetches and writes `frames`, positions in the index.
+    ///
+    /// Needs no space beside the files: of a server without ranges, it receives complete bundles and writes the needed
+    /// frames as they arrive.
     func run(_ frames: [Int]) async throws(StageError) -> Outcome {
-        let queue = Queue(frames, of: tree.index, deltas: deltas)
         let wanted = tree.index.storedLength(of: frames)
         let progress = FrameDownloadProgress(
             reused: max(.zero, tree.index.storedSize - wanted),
             report: source.work.report
         )
-        let whole = tree.index.bundleSize(of: frames)
-        let bundles = BundleFiles(
-            source: source,
-            index: tree.index,
-            isAllowed: limit.map { whole <= $0 } ?? true
-        )
+        let acceptsWhole = limit.map { tree.index.bundleSize(of: frames) <= $0 } ?? true
+        let queue = Queue(frames, of: tree.index, deltas: deltas)
+        try await run(queue, acceptingWhole: acceptsWhole, progress: progress)
+        let unranged = progress.framesWithoutRanges
+        if !unranged.isEmpty {
+            let whole = Queue(bundlesOf: unranged, in: tree.index)
+            try await run(whole, acceptingWhole: true, progress: progress)
+        }
+        return progress.outcome
+    }
+
+    /// Runs the jobs of a queue, several at a time.
+    private func run(
+        _ queue: Queue,
+        acceptingWhole acceptsWhole: Bool,
+        progress: FrameDownloadProgress
+    ) async throws(StageError) {
         let failure = await withTaskGroup(of: StageError?.self) { group in
             for number in 0..<Self.width {
                 group.addTask {
                     do throws(StageError) {
                         while let job = queue.next(takesDeltas: number < Self.deltaWidth) {
-                            try await run(job, bundles: bundles, progress: progress)
+                            try await run(job, acceptingWhole: acceptsWhole, progress: progress)
                         }
                         return nil
                     } catch {
@@ -67,15 +81,14 @@ struct FrameDownloader: Sendable {
             }
             return failure
         }
-        await bundles.remove()
         if let failure { throw failure }
-        return progress.outcome
     }
 
     /// A range to request.
     fileprivate enum Job: Sendable {
         case deltas(RangePlan.Request, DeltaSource)
-        case bundle(RangePlan.Request)
+        case range(RangePlan.Request)
+        case wholeBundle(RangePlan.Request)
     }
 
     /// The ranges that have not been requested.
@@ -90,8 +103,13 @@ struct FrameDownloader: Sendable {
                 let made = Set(source.set.frames.lazy.map(\.position))
                 plain.removeAll { made.contains($0) }
             }
-            let bundles = RangePlan(plain, of: index).requests.map { Job.bundle($0) }
+            let bundles = RangePlan(plain, of: index).requests.map { Job.range($0) }
             left = Mutex((deltas.reversed(), bundles.reversed()))
+        }
+
+        init(bundlesOf frames: [Int], in index: ContentIndex) {
+            let plan = RangePlan(bundlesOf: frames, in: index)
+            left = Mutex(([], plan.requests.reversed().map { Job.wholeBundle($0) }))
         }
 
         /// Removes and returns the next range.
@@ -106,81 +124,93 @@ struct FrameDownloader: Sendable {
 
     private func run(
         _ job: Job,
-        bundles: BundleFiles,
+        acceptingWhole acceptsWhole: Bool,
         progress: FrameDownloadProgress
     ) async throws(StageError) {
         switch job {
         case .deltas(let request, let deltas):
-            let consumer = RangeConsumer(
-                fetch: self,
-                request: request,
-                deltas: deltas,
-                progress: progress
-            )
+            try await run(request, of: deltas, progress: progress)
+        case .range(let request):
             do throws(StageError) {
-                let part = (request.range, deltas.size)
-                try await fetch(part, from: deltas.mirrors, into: consumer, progress: progress)
-            } catch {
-                // Writes the frames that arrived completely; bundles provide the rest.
-                await consumer.waitForEnqueuedPieces()
-                guard case .transfer = error else { throw error }
+                try await run(request, isWhole: false, progress: progress)
+            } catch .transfer(.unacceptable(_, .ranges)) where acceptsWhole {
+                // Bundles are requested whole after all ranges, so that each is received once for all of its frames.
+                progress.addWithoutRanges(request.frames)
             }
-            progress.addUndecoded(try await consumer.finish())
-        case .bundle(let request):
-            let consumer = RangeConsumer(
-                fetch: self,
-                request: request,
-                deltas: nil,
-                progress: progress
-            )
-            var mirrors = source.urls(of: tree.index.bundles[request.bundle])
-            var attempts = mirrors.count
-            while true {
-                attempts -= 1
-                do throws(StageError) {
-                    return try await run(
-                        request,
-                        into: consumer,
-                        from: mirrors,
-                        bundles: bundles,
-                        progress: progress
-                    )
-                } catch .transfer(.wrongDigest) where attempts > 0 {
-                    // Tries the next mirror, whose copy may be intact.
-                    mirrors.append(mirrors.removeFirst())
-                }
+        case .wholeBundle(let request):
+            try await run(request, isWhole: true, progress: progress)
+        }
+    }
+
+    /// Fetches a range of a delta set, and writes the frames that it produces.
+    private func run(
+        _ request: RangePlan.Request,
+        of deltas: DeltaSource,
+        progress: FrameDownloadProgress
+    ) async throws(StageError) {
+        let consumer = RangeConsumer(
+            fetch: self,
+            request: request,
+            deltas: deltas,
+            progress: progress
+        )
+        do throws(StageError) {
+            let part = (request.range, deltas.size)
+            try await fetch(part, from: deltas.mirrors, into: consumer, progress: progress)
+        } catch {
+            // Writes the frames that arrived completely; bundles provide the rest.
+            await consumer.waitForEnqueuedPieces()
+            guard case .transfer = error else { throw error }
+        }
+        progress.addUndecoded(try await consumer.finish())
+    }
+
+    /// Fetches a range of a bundle, or all of it, from the first mirror with the right bytes, and writes its frames.
+    private func run(
+        _ request: RangePlan.Request,
+        isWhole: Bool,
+        progress: FrameDownloadProgress
+    ) async throws(StageError) {
+        let consumer = RangeConsumer(
+            fetch: self,
+            request: request,
+            deltas: nil,
+            isWhole: isWhole,
+            progress: progress
+        )
+        var mirrors = source.urls(of: tree.index.bundles[request.bundle])
+        var attempts = mirrors.count
+        while true {
+            attempts -= 1
+            do throws(StageError) {
+                // A server without ranges sends the bundle from its beginning again.
+                let range = await isWhole ? request.range : consumer.remainingRange()
+                return try await run(
+                    request,
+                    range: range,
+                    into: consumer,
+                    from: mirrors,
+                    progress: progress
+                )
+            } catch .transfer(.wrongDigest) where attempts > 0 {
+                // Tries the next mirror, whose copy may be intact.
+                mirrors.append(mirrors.removeFirst())
             }
         }
     }
 
-    /// Fetches what a consumer still needs of a range of a bundle, and writes the frames in it.
+    /// Fetches what a consumer still needs of a bundle, and writes the frames in it.
     private func run(
         _ request: RangePlan.Request,
+        range: Range<Int64>,
         into consumer: RangeConsumer,
         from mirrors: [String],
-        bundles: BundleFiles,
         progress: FrameDownloadProgress
     ) async throws(StageError) {
         var url = mirrors.first ?? ""
         do throws(StageError) {
-            let range = await consumer.remainingRange()
             let part = (range, tree.index.bundles[request.bundle].size)
             url = try await fetch(part, from: mirrors, into: consumer, progress: progress)
-        } catch .transfer(.unacceptable(_, .ranges)) where bundles.isAllowed {
-            let bundle = try await bundles.file(of: request.bundle)
-            var rest = await consumer.remainingRange()
-            consumer.take(.began(offset: rest.lowerBound))
-            while !rest.isEmpty {
-                let part = rest.prefix(1 << 20)
-                let bytes = try await StageError.blocking { () throws(FileError) in
-                    try bundle.bytes(in: part)
-                }
-                guard !bytes.isEmpty else { break }
-                rest = rest.dropFirst(bytes.count)
-                progress.receiveWindow.add(bytes.count)
-                consumer.take(.bytes(bytes))
-                await consumer.waitForEnqueuedPieces()
-            }
         } catch {
             // Writes the frames that arrived completely, so that a later run does not request them again.
             _ = try? await consumer.finish()
@@ -223,6 +253,7 @@ final class FrameDownloadProgress: Sendable {
         var reused: Int64
         var written: Int64 = 0
         var undecodedFrames: [Int] = []
+        var framesWithoutRanges: [Int] = []
         var source: String?
     }
 
@@ -238,7 +269,7 @@ final class FrameDownloadProgress: Sendable {
         report(.received(reused, reused: reused))
     }
 
-    /// Counts bytes of bundles that were received.
+    /// Counts bytes of ranges of bundles that were received.
     func receive(_ count: Int) {
         state.withLock { state in
             state.received += Int64(count)
@@ -247,8 +278,16 @@ final class FrameDownloadProgress: Sendable {
         }
     }
 
-    /// Counts received bytes of a delta set; they add to progress only when a frame is made of them.
-    func receive(ofDeltas count: Int) { state.withLock { $0.received += Int64(count) } }
+    /// Counts received bytes of a delta set or a complete bundle; they add to progress only with the frames made of them.
+    func receive(ofOther count: Int) { state.withLock { $0.received += Int64(count) } }
+
+    /// Counts a frame that was received with a complete bundle.
+    func countReceived(_ frame: ContentIndex.Frame) {
+        state.withLock { state in
+            state.present += Int64(frame.storedLength)
+            report(state)
+        }
+    }
 
     /// Counts a frame that was produced from a delta, without its own bytes.
     func countDecoded(_ frame: ContentIndex.Frame) {
@@ -270,6 +309,14 @@ final class FrameDownloadProgress: Sendable {
     /// Adds frames that their deltas failed to produce.
     func addUndecoded(_ frames: [Int]) { state.withLock { $0.undecodedFrames += frames } }
 
+    /// Adds frames of bundles whose servers do not support ranges.
+    func addWithoutRanges(_ frames: [Int]) {
+        state.withLock { $0.framesWithoutRanges += frames }
+    }
+
+    /// The frames to be received with complete bundles, since their servers do not support ranges.
+    var framesWithoutRanges: [Int] { state.withLock { $0.framesWithoutRanges } }
+
     /// Records the URL that bytes came from.
     func note(source: String) { state.withLock { $0.source = source } }
 
@@ -286,5 +333,16 @@ final class FrameDownloadProgress: Sendable {
 
     private func report(_ state: State) {
         report(.received(ByteCount(state.present), reused: ByteCount(state.reused)))
+    }
+}
+
+extension IndexSource {
+    /// Returns the URLs of a bundle, in order of preference.
+    fileprivate func urls(of bundle: ContentIndex.Bundle) -> [String] {
+        work.manifest.manifest.urls(
+            forBundle: bundle.digest,
+            of: reference,
+            manifestURL: work.manifest.record.resolvedURL
+        )
     }
 }

@@ -338,3 +338,14 @@ private func withBoth<First: Sendable, Second: Sendable>(
     }
     return try both.get()
 }
+
+extension Result where Success: Sendable, Failure: Sendable {
+    /// Creates the result of an asynchronous body, from its value or the error that it throws.
+    fileprivate init(_ body: () async throws(Failure) -> Success) async {
+        do throws(Failure) {
+            self = .success(try await body())
+        } catch {
+            self = .failure(error)
+        }
+    }
+}

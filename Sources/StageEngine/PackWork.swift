@@ -256,16 +256,14 @@ extension PackWork {
     ///
     /// The caller holds the download lock.
     ///
-    /// Computes the digest in parallel. Reports received bytes if they count towards the size of the pack
-    /// (`reportsBytes`).
+    /// Computes the digest in parallel.
     func download(
         _ digest: Digest,
         size: ByteCount,
-        from mirrors: [String],
-        reportsBytes: Bool
+        from mirrors: [String]
     ) async throws(StageError) -> (part: PartialFile, receipt: DownloadReceipt) {
         let follower = DigestFollower(size: size)
-        let tracker = TransferTracker(follower, reportsBytes: reportsBytes, report: report)
+        let tracker = TransferTracker(follower, report: report)
         var request = DownloadRequest(
             mirrors: mirrors,
             size: size,

@@ -34,6 +34,8 @@ final class RangeConsumer: Sendable {
     private let request: RangePlan.Request
     /// The delta set that the request reads; `nil` if it reads a bundle.
     private let deltas: DeltaSource?
+    /// `true` if the request is for a complete bundle of which frames between the needed ones may not be needed.
+    private let isWhole: Bool
     private let progress: FrameDownloadProgress
     private let queue = DispatchQueue(label: "stagepack.frames")
     /// Used by the jobs of `queue` only, one at a time; the lock is never contended.
@@ -43,11 +45,13 @@ final class RangeConsumer: Sendable {
         fetch: FrameDownloader,
         request: RangePlan.Request,
         deltas: DeltaSource?,
+        isWhole: Bool = false,
         progress: FrameDownloadProgress
     ) {
         self.fetch = fetch
         self.request = request
         self.deltas = deltas
+        self.isWhole = isWhole
         self.progress = progress
         state = Mutex(State(request, in: fetch.tree.content))
     }
@@ -126,10 +130,10 @@ final class RangeConsumer: Sendable {
             defer { progress.receiveWindow.remove(bytes.count) }
             guard state.error == nil else { return }
             state.bytes += bytes
-            if deltas == nil {
+            if deltas == nil, !isWhole {
                 progress.receive(bytes.count)
             } else {
-                progress.receive(ofDeltas: bytes.count)
+                progress.receive(ofOther: bytes.count)
             }
             do throws(StageError) {
                 try writeFrames(&state)
@@ -211,7 +215,9 @@ final class RangeConsumer: Sendable {
                 using: &cursor
             )
         }
-        if deltas != nil { progress.countDecoded(fetch.tree.index.frames[position]) }
+        let frame = fetch.tree.index.frames[position]
+        if deltas != nil { progress.countDecoded(frame) }
+        if isWhole { progress.countReceived(frame) }
         progress.write(written)
     }
 }

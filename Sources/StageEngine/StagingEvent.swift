@@ -4,7 +4,7 @@ public import StageModel
 public enum StagingEvent: Equatable, Sendable {
     /// This task waits for another process or task that works on the pack.
     case waitingForOther
-    /// This task waits for another task of the process that downloads a shared archive or bundle.
+    /// This task waits for another task of the process that downloads a shared archive or patch.
     case waitingForSharedDownload
     /// The pack shares its archive with another pack of the run, which downloads it for both.
     case sharesArchive(with: PackID)

@@ -52,7 +52,7 @@ public struct PackProgress: Equatable, Sendable {
         case queued
         /// The pack waits for another process or task that works on it.
         case waitingForOther
-        /// The pack waits for another pack that downloads a shared archive or bundle.
+        /// The pack waits for another pack that downloads a shared archive or patch.
         case waitingForSharedDownload
         /// The pack waits for another pack of the run that downloads their shared archive.
         case waitingForPack(PackID)

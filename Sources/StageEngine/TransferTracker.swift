@@ -5,17 +5,14 @@ import Synchronization
 /// Translates events of the transfer engine into events of staging, and drives the digest.
 final class TransferTracker: Sendable {
     private let follower: DigestFollower
-    private let reportsBytes: Bool
     private let report: @Sendable (StagingEvent) -> Void
     private let reused = Mutex(ByteCount.zero)
 
     init(
         _ follower: DigestFollower,
-        reportsBytes: Bool,
         report: @escaping @Sendable (StagingEvent) -> Void
     ) {
         self.follower = follower
-        self.reportsBytes = reportsBytes
         self.report = report
     }
 
@@ -25,10 +22,10 @@ final class TransferTracker: Sendable {
             reused.withLock { $0 = start }
             follower.follow(path)
             follower.follow(to: start)
-            if reportsBytes { report(.received(start, reused: start)) }
+            report(.received(start, reused: start))
         case .received(let count):
             follower.follow(to: count)
-            if reportsBytes { report(.received(count, reused: reused.withLock { $0 })) }
+            report(.received(count, reused: reused.withLock { $0 }))
         case .waiting, .connecting, .continuing, .restarted, .mirrorFailed, .responded,
             .checkpointed, .sent:
             if let event = StagingEvent(event) { report(event) }

@@ -27,8 +27,7 @@ struct VerifiedDownload: Sendable {
             let (part, receipt) = try await work.download(
                 digest,
                 size: size,
-                from: work.mirrors(of: url),
-                reportsBytes: true
+                from: work.mirrors(of: url)
             )
             work.report(.verified)
             return VerifiedDownload(lock: lock, part: part, receipt: receipt)

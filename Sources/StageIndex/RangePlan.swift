@@ -37,6 +37,17 @@ package struct RangePlan: Equatable, Sendable {
         self.init(places.map { (0, ranges[$0], $0) })
     }
 
+    /// Plans one request for each bundle with some of the frames, for all of the bundle.
+    package init(bundlesOf frames: some Collection<Int>, in index: ContentIndex) {
+        let bundles = Dictionary(grouping: frames) { index.frames[$0].bundle }
+        requests = bundles.keys.sorted().map { bundle in
+            let needed = (bundles[bundle] ?? []).sorted {
+                (index.frames[$0].range.lowerBound, $0) < (index.frames[$1].range.lowerBound, $1)
+            }
+            return Request(bundle: bundle, range: 0..<index.bundles[bundle].size, frames: needed)
+        }
+    }
+
     private init(_ places: [(bundle: Int, range: Range<Int64>, frame: Int)]) {
         let total = places.reduce(Int64(0)) { $0 + Int64($1.range.count) }
         let share = total / Int64(Self.count)

@@ -44,10 +44,11 @@ extension TransferEngine {
                 if progress.isDurable, outcome == .complete {
                     content = .document(FetchedDocument(bytes: [], url: urls[mirror].display))
                 }
-                if case .transient(let error, _) = outcome {
+                switch outcome {
+                case .permanent(.unacceptable(_, .ranges)): break
+                case .transient(let error, _), .permanent(let error):
                     request.report(.mirrorFailed(url: urls[mirror].display, error))
-                } else if case .permanent(let error) = outcome {
-                    request.report(.mirrorFailed(url: urls[mirror].display, error))
+                default: break
                 }
                 event = .ended(outcome, progress)
             case .probe:
@@ -90,6 +91,10 @@ extension TransferEngine {
         }
         // No request without a range follows that could show whether the server has the content.
         if case .distrustRanges = outcome, !request.isWhole {
+            // Reported once for each host, not for each range.
+            if history.allowsRanges(from: source.authority) {
+                request.report(.mirrorFailed(url: source.display, withoutRanges))
+            }
             history.recordUnsafeRanges(of: source.authority)
             return .permanent(withoutRanges)
         }

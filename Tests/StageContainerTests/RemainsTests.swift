@@ -119,29 +119,29 @@ import Testing
     @Test func theContentOfAStagedPackStaysForItsRepair() throws {
         try offer([("aurora", 7), ("oceans", 2)])
         try container.publishAurora(version: 1, "staged")
-        try leave(1, 7)
+        try leave(7)
         try leaveArea("aurora", 7)
         #expect(try container.removeRemains(now: 0, keepingOffered: true) == Removal())
-        #expect(try remains().downloads == [1, 7])
+        #expect(try remains().downloads == [7])
         #expect(try remains().areas == [7])
         #expect(try container.removeRemains(now: 0, keepingOffered: false).leftovers == 1)
         #expect(try remains().downloads == [])
     }
 
-    /// An indexed pack downloads bundles, which no manifest names.
-    @Test func aDownloadThatMayBelongToAnAreaStays() throws {
+    @Test func aDownloadThatNoManifestNamesGoesBesideAnUnfinishedPackAndSingleFiles() throws {
         try offer([("oceans", 2)])
         try leave(1, 2)
         try leaveArea("oceans", 2)
-        #expect(try container.removeRemains(now: 0, keepingOffered: false) == Removal())
+        _ = try container.makePartialContent(of: digest(2))
+        #expect(try container.removeRemains(now: 0, keepingOffered: true).downloads == 1)
+        try leave(1)
         let offered = try #require(try container.reader.offeredContent())
-        #expect(container.sweep(now: 0, offering: offered) == Removal())
-        #expect(try remains().downloads == [1, 2])
+        #expect(container.sweep(now: 0, offering: offered).downloads == 1)
+        #expect(try remains().downloads == [2])
         #expect(try remains().areas == [2])
-        #expect(container.sweep(now: 0, offering: OfferedContent()).downloads == 2)
     }
 
-    @Test func theDownloadOfAStagedPackIsNoBundleOfAnArea() throws {
+    @Test func theDownloadOfAStagedPackGoesBesideAnUnfinishedPack() throws {
         try offer([("aurora", 7), ("oceans", 2)])
         try container.publishAurora(version: 1, "staged")
         try leave(7)
@@ -149,32 +149,6 @@ import Testing
         #expect(try container.removeRemains(now: 0, keepingOffered: false).downloads == 1)
         #expect(try remains().downloads == [])
         #expect(try remains().areas == [2])
-    }
-
-    /// A bundle of single files or of an unfinished pack that no run has continued for a week.
-    @Test(arguments: [true, false])
-    func aDownloadThatMayBeABundleOfSingleFilesStaysForAWeek(isOfSingleFiles: Bool) throws {
-        try offer([("oceans", 2)])
-        try leave(1, 2)
-        if isOfSingleFiles {
-            _ = try container.makePartialContent(of: digest(2))
-        } else {
-            try leaveArea("oceans", 2)
-        }
-        let offered = try #require(try container.reader.offeredContent())
-        let day: Int64 = 86400
-        let now = Int64(time(nil))
-        #expect(container.sweep(now: now + 6 * day, offering: offered) == Removal())
-        let early = try container.removeRemains(now: now + 6 * day, keepingOffered: true)
-        #expect(early == Removal())
-        #expect(try remains().downloads == [1, 2])
-        // The next run of an unfinished pack ends the waiting time; single files may be kept for years.
-        let removed = isOfSingleFiles ? 1 : 0
-        let late = try container.removeRemains(now: now + 8 * day, keepingOffered: true)
-        #expect(late.downloads == removed)
-        if isOfSingleFiles { try leave(1) }
-        #expect(container.sweep(now: now + 8 * day, offering: offered).downloads == removed)
-        #expect(try remains().downloads == (isOfSingleFiles ? [2] : [1, 2]))
     }
 
     @Test func anArchiveStaysWhileAnyPackNeedsIt() throws {

@@ -229,14 +229,62 @@ struct IndexedStagingTests {
         #expect(figures.reused > .zero)
     }
 
+    /// Bundles take no space beside the files, each is sent whole once, and the fault of the server is reported once.
     @Test func aServerWithoutRangesServesWholeBundles() async throws {
+        var tree = tree
+        tree["long"] = noise(9_000_000, seed: 30)
         try await world.publish(tree)
+        tree["longer"] = noise(9_000_000, seed: 31)
+        let pack = try await world.publish(tree, deltas: false)
         try world.serve { $0.ignoringRanges() }
-        _ = try figures(await world.stage())
-        #expect(try world.staged() == tree)
         let downloads = world.root.path.appending("container/downloads").string
-        let left = try FileManager.default.contentsOfDirectory(atPath: downloads)
-        #expect(left.filter { !$0.hasSuffix(".lock") } == [])
+        let (files, faults) = (Seen<Set<String>>([]), Seen(0))
+        let outcome = try await world.stage { event in
+            switch event {
+            case .unpacked:
+                let names = try? FileManager.default.contentsOfDirectory(atPath: downloads)
+                files.update { $0.formUnion(names ?? []) }
+            case .mirrorFailed(_, let reason) where reason.contains("support range requests"):
+                faults.update { $0 += 1 }
+            default: break
+            }
+        }
+        #expect(try figures(outcome).transferred >= pack.index.storedSize)
+        #expect(try world.staged() == tree)
+        #expect(files.value == [])
+        #expect(faults.value == 1)
+        #expect(world.bundles.count > 1)
+        for path in world.bundles {
+            let whole = world.server.requests(for: path).filter { $0.rangeStart == nil }
+            #expect(whole.count == 1)
+        }
+    }
+
+    /// Frames of an obsolete bundle that nothing needs are no progress.
+    @Test func aWholeBundleCountsAsItsNeededFrames() async throws {
+        var tree = ["kept": noise(4_000_000, seed: 1), "gone": noise(2_000_000, seed: 2)]
+        try await world.publish(tree)
+        tree["gone"] = nil
+        let pack = try await world.publish(tree, deltas: false)
+        try world.serve { $0.ignoringRanges() }
+        let most = Seen(ByteCount.zero)
+        let outcome = try await world.stage { event in
+            if case .received(let count, _) = event { most.update { $0 = max($0, count) } }
+        }
+        _ = try figures(outcome)
+        #expect(try world.staged() == tree)
+        #expect(most.value == pack.index.storedSize)
+    }
+
+    /// A value that events of a run change.
+    private final class Seen<Value: Sendable>: Sendable {
+        private let state: Mutex<Value>
+
+        init(_ value: Value) { state = Mutex(value) }
+
+        var value: Value { state.withLock { $0 } }
+
+        func update(_ change: (inout Value) -> Void) { state.withLock { change(&$0) } }
     }
 
     /// A range whose connection breaks resumes after the frames that have arrived.
