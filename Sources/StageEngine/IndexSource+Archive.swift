@@ -217,7 +217,7 @@ extension StagingFigures {
 extension StageError {
     /// `true` if the error concerns a source of content, or the way to it.
     ///
-    /// Errors of files count as well: a source may be a file (`file:`). If this machine's disk fails, so do the other ways.
+    /// Errors of this machine's files count as well: if its disk fails, so do the other ways.
     var isOfSource: Bool {
         guard case .transfer(let error) = self else { return false }
         return switch error {

@@ -371,7 +371,7 @@ extension TransferError {
     fileprivate var isAbsence: Bool {
         switch self {
         case .refused(_, let status, _): status == 404 || status == 403
-        case .storage(let error): error.errno == .noSuchFileOrDirectory
+        case .unacceptable(_, .file(let error)): error.errno == .noSuchFileOrDirectory
         default: false
         }
     }

@@ -90,7 +90,7 @@ package enum ExitStatus: Int32, CaseIterable, Sendable {
         case .manifestUntrusted: "the manifest is not signed by trusted keys, or has expired"
         case .unknownFile: "the pack has no such file (load --file)"
         case .transferFailed: "an archive could not be downloaded"
-        case .transferRefused: "a server refused an archive"
+        case .transferRefused: "a server refused an archive, or its file URL cannot be read"
         case .digestMismatch: "the received content differs from that of the manifest"
         case .captivePortal: "a login page of the network intercepted the download"
         case .contentRefused: "an archive is damaged or contains what a pack may not contain"

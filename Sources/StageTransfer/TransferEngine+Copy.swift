@@ -47,7 +47,7 @@ private struct LocalCopy: Sendable {
             }
             return try await copy(file, size: actual)
         } catch  where error.path == FilePath(source.path) {
-            return .permanent(TransferError(error))
+            return .permanent(TransferError(reading: source, error))
         } catch {
             return .local(TransferError(error))
         }

@@ -203,7 +203,7 @@ extension TransferEngine {
         } catch  where error.errno == .fileTooLarge {
             throw .unacceptable(url: url.display, .size(limit: limit))
         } catch {
-            throw TransferError(error)
+            throw TransferError(reading: url, error)
         }
     }
 }

@@ -53,7 +53,7 @@ extension TransferEngine {
             let status = try File.open(readingRegular: FilePath(url.path)).status()
             return .file(size: ByteCount(status.size))
         } catch {
-            throw TransferError(error)
+            throw TransferError(reading: url, error)
         }
     }
 }

@@ -35,7 +35,7 @@ public indirect enum TransferError: Error, Equatable, Sendable {
     /// The file system that contains `path` is full.
     case outOfSpace(FilePath)
 
-    /// Another operation on the file system failed.
+    /// Another operation on the file system failed, except reading the file of a file URL.
     case storage(FileError)
 
     /// The task was cancelled; the download can be resumed.
@@ -66,6 +66,8 @@ public indirect enum TransferError: Error, Equatable, Sendable {
         case host
         /// There is no usable URL.
         case noMirror
+        /// The file of a file URL cannot be read.
+        case file(FileError)
         /// The host is not among the allowed domains.
         case domain(String)
         /// The server is on this machine or its link, where the request is not allowed.
@@ -123,7 +125,9 @@ extension TransferError {
         switch self {
         case .unreachable, .cancelled: .soon
         case .refused(_, let status, _): Self.advice(forStatus: status)
-        case .captivePortal, .wrongSize, .wrongDigest, .untrusted, .outOfSpace: .afterCorrection
+        case .captivePortal, .wrongSize, .wrongDigest, .untrusted, .outOfSpace,
+            .unacceptable(_, .file):
+            .afterCorrection
         case .storage, .unacceptable: .never
         }
     }
@@ -142,6 +146,13 @@ extension TransferError {
     /// Wraps a file system error, distinguishing a full disk from others.
     init(_ error: FileError) {
         self = error.isOutOfSpace ? .outOfSpace(error.path) : .storage(error)
+    }
+
+    /// Wraps the error of reading the file of a file URL, unless a limit of this system is the cause.
+    init(reading source: TransferURL, _ error: FileError) {
+        self =
+            error.isRefusedByLimit
+            ? .storage(error) : .unacceptable(url: source.display, .file(error))
     }
 
     /// `true` if the failure of a request for a range may be due to the range.
@@ -213,6 +224,7 @@ extension TransferError.Unacceptable {
             "the host of '\(url)' can be read in more than one way: expected ASCII letters, digits, '-', '_' and '.', "
                 + "or an address such as '127.0.0.1' or '[::1]'"
         case .noMirror: "there is no URL to fetch from"
+        case .file(let error): "\(error)"
         case .domain(let host): "'\(url)' is on '\(host)', which is none of the allowed domains"
         case .localAddress:
             "'\(url)' is on this machine or its link, where requests are not allowed"

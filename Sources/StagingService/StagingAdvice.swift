@@ -17,6 +17,8 @@ public enum StagingAdvice: String, Codable, Sendable, CaseIterable {
     case checkURL
     /// Correct the URL of the manifest.
     case checkManifestURL
+    /// Check the path of a file URL, and that its disk is mounted, or tell the publisher that the file is missing.
+    case checkSourceFile
     /// Name the manifest's file, and not a directory or a device.
     case nameManifestFile
     /// Set this machine's clock.

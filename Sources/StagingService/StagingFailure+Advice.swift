@@ -101,7 +101,7 @@ extension StagingFailure {
         case .captivePortal, .outOfSpace, .cancelled: outcome
         case .refused(_, 404, _), .refused(_, 410, _):
             (.manifestUnavailable, .checkManifestURL, outcome.retryAdvice)
-        case .storage(let error) where error.isOfOtherKindThanPublished:
+        case .unacceptable(_, .file(let error)) where error.isNotRegularFile:
             (.manifestUnavailable, .nameManifestFile, .never)
         // Metadata and packs have other limits.
         case .unacceptable(_, .size(let limit)) where limit == ByteCount(ManifestLimits.byteCount):
@@ -137,8 +137,6 @@ extension StagingFailure {
             (.transferRefused, advice(for: reason), retryAdvice(after: error))
         case .untrusted(_, let fault, _): (.transferFailed, advice(for: fault), .later)
         case .outOfSpace: (.noSpace, .freeSpace, .later)
-        case .storage(let error) where error.isOfOtherKindThanPublished:
-            (.transferRefused, .tellPublisherOfOtherFile, .later)
         case .storage(let error): outcome(of: error)
         case .cancelled: outcome(of: StageError.cancelled)
         }
@@ -169,7 +167,17 @@ extension StagingFailure {
             .tellPublisherOfServer
         case .contentEncoding, .undecodable: .tellPublisherOfEncoding
         case .answer: .tellPublisherOfProtocol
+        case .file(let error): advice(forPublished: error)
         case .request, .library: nil
+        }
+    }
+
+    /// Returns the advice for a file that a file URL names: it belongs to the publisher, so it must not be removed.
+    private static func advice(forPublished error: FileError) -> StagingAdvice? {
+        switch error.errno {
+        case _ where error.isNotRegularFile: .tellPublisherOfOtherFile
+        case .noSuchFileOrDirectory, .notDirectory: .checkSourceFile
+        default: advice(for: error)
         }
     }
 
@@ -233,17 +241,6 @@ extension StagingFailure {
         case .readOnlyFileSystem: .makeWritable
         default: nil
         }
-    }
-}
-
-extension FileError {
-    /// `true` for a directory or device in the place of a file that a file URL names.
-    ///
-    /// It belongs to the publisher, so the advice must not be to remove it. `false` for one in the place of a partial file, which
-    /// can be removed.
-    fileprivate var isOfOtherKindThanPublished: Bool {
-        isNotRegularFile
-            && path.removingLastComponent().lastComponent != ContainerLayout.downloads
     }
 }
 

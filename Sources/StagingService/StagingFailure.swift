@@ -97,7 +97,7 @@ public indirect enum StagingFailure: Error, Equatable, Sendable {
         case unknownFile
         /// The connection failed, the server did not answer or was overloaded, or the answer was cut off.
         case transferFailed
-        /// A server refused the request.
+        /// A server refused the request, or the file of a file URL cannot be read.
         case transferRefused
         /// The digest of the received content differs from the one in the manifest.
         case digestMismatch

@@ -119,8 +119,29 @@ struct MissingFilesTests {
         let ending = try await world.program.run(
             ["prefetch", "--attempts", "1"] + world.source(manifest: manifest)
         )
-        #expect(ending.status != 0)
+        #expect(ending.status == 21, "\(ending)")
         #expect(!ending.error.contains("remove it"), "\(ending)")
         #expect(ending.error.contains("tell the publisher"), "\(ending)")
+    }
+
+    /// A file URL is a source as a server is: the container has no fault.
+    @Test mutating func aFileThatIsNotAtItsURLIsMissingAtItsSource() async throws {
+        var pack = try SamplePack.small(.aurora)
+        pack.pack.archive?.url = "file://\(world.directory.path)/none.tar.zst"
+        let manifest = world.directory.path.appending("manifest.json").string
+        let command = ["prefetch", "--attempts", "1"] + world.source(manifest: manifest)
+        let hint =
+            "hint: check the path, and that its disk is mounted; if both are right, tell the publisher that the "
+            + "file is missing\n"
+        var ending = try await world.program.run(command)
+        #expect(ending.status == 10, "\(ending)")
+        #expect(ending.error.hasSuffix(hint), "\(ending)")
+        let bytes = try world.manifest(of: [pack])
+        try world.directory.write(bytes, to: "manifest.json", durably: false)
+        ending = try await world.program.run(command)
+        #expect(ending.status == 21, "\(ending)")
+        let problem =
+            "pack 'aurora': cannot open 'DIRECTORY/none.tar.zst': No such file or directory\n"
+        #expect(world.masked(ending.error).hasSuffix(problem + hint), "\(ending)")
     }
 }

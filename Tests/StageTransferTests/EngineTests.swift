@@ -543,7 +543,8 @@ import Testing
         let url = "file://\(place.directory.path)/missing"
         let error = await failure(of: DownloadRequest(url, content: [1]), to: part)
         let path = place.directory.path.appending("missing")
-        #expect(error == .storage(FileError("open", path: path, errno: .noSuchFileOrDirectory)))
+        let missing = FileError("open", path: path, errno: .noSuchFileOrDirectory)
+        #expect(error == .unacceptable(url: url, .file(missing)))
     }
 
     @Test(arguments: ["", "pack", "/pack", "ftp://h/p", "http://", "gopher://x"])

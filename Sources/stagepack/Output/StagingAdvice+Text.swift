@@ -53,6 +53,9 @@ extension StagingAdvice {
             "set http_proxy or https_proxy to 'http://USER:PASSWORD@HOST:PORT'"
         case .checkURL: "check the URL"
         case .checkManifestURL: "check the URL of the manifest"
+        case .checkSourceFile:
+            "check the path, and that its disk is mounted; if both are right, tell the publisher that the file "
+                + "is missing"
         case .nameManifestFile: "name the manifest's file"
         case .checkClock: "check this machine's clock with 'date'"
         case .passAuthority: "if the server has an authority of its own, pass it with --cacert"
