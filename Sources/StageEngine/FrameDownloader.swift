@@ -19,6 +19,8 @@ struct FrameDownloader: Sendable {
     /// The maximum total size of complete bundles to download if a server does not support ranges; `nil` for
     /// no limit.
     var limit: ByteCount?
+    /// Counts the bytes of a failed fetch, which another way may replace.
+    var failures: FailedFetches?
 
     /// The number of ranges that are requested or written concurrently.
     private static let width = 6
@@ -46,11 +48,16 @@ struct FrameDownloader: Sendable {
         )
         let acceptsWhole = limit.map { tree.index.bundleSize(of: frames) <= $0 } ?? true
         let queue = Queue(frames, of: tree.index, deltas: deltas)
-        try await run(queue, acceptingWhole: acceptsWhole, progress: progress)
-        let unranged = progress.framesWithoutRanges
-        if !unranged.isEmpty {
-            let whole = Queue(bundlesOf: unranged, in: tree.index)
-            try await run(whole, acceptingWhole: true, progress: progress)
+        do throws(StageError) {
+            try await run(queue, acceptingWhole: acceptsWhole, progress: progress)
+            let unranged = progress.framesWithoutRanges
+            if !unranged.isEmpty {
+                let whole = Queue(bundlesOf: unranged, in: tree.index)
+                try await run(whole, acceptingWhole: true, progress: progress)
+            }
+        } catch {
+            failures?.add(progress.outcome.received)
+            throw error
         }
         return progress.outcome
     }
@@ -242,6 +249,17 @@ struct FrameDownloader: Sendable {
         fetch.receiveWindow = progress.receiveWindow
         return try await source.fetch(fetch).url
     }
+}
+
+/// The bytes that fetches of frames received before they failed.
+final class FailedFetches: Sendable {
+    private let count = Mutex(ByteCount.zero)
+
+    /// The total number of received bytes.
+    var received: ByteCount { count.withLock { $0 } }
+
+    /// Adds the received bytes of a fetch that failed.
+    func add(_ received: ByteCount) { count.withLock { $0 += received } }
 }
 
 /// Progress of fetching frames.

@@ -50,6 +50,35 @@ extension IndexSource {
         return (found.choice, found.deltas)
     }
 
+    /// Returns the choice of the archive after objects have failed.
+    ///
+    /// - Throws: The error of the objects, unless the archive may replace them and there is space for it. It may if the server
+    ///   supports no ranges and the needed bundles are larger than the archive, or if all servers lack an object or have
+    ///   another one.
+    func choice(
+        of archive: PackArchive?,
+        after error: StageError,
+        insteadOf choice: TransferChoice,
+        for missing: [Int],
+        in run: Run
+    ) async throws(StageError) -> TransferChoice {
+        var choice = choice
+        if case .transfer(.unacceptable(_, .ranges)) = error {
+            choice.objects = run.tree.index.bundleSize(of: missing)
+            return choice
+        }
+        guard error.isOfMissingObject, work.mayReplaceObjects,
+            let size = try await remaining(archive, in: run.area)
+        else { throw error }
+        work.fetching.log(
+            error,
+            as: "objects of a pack cannot be used, and its archive replaces them"
+        )
+        choice.archive = size
+        choice.lacksObjects = true
+        return choice
+    }
+
     /// Returns the bytes of an archive still to download; `nil` if there is no archive, or not enough space for it
     /// and its files.
     func remaining(
@@ -226,13 +255,19 @@ extension StageError {
         }
     }
 
+    /// `true` if all servers lack an object or have another one, so that a later request needs a correction by the publisher.
+    fileprivate var isOfMissingObject: Bool {
+        guard case .transfer(let error) = self else { return false }
+        return error.isOfObject && !error.isWorthRetrying
+    }
+
     /// `true` if the error concerns an archive, its server, its decoder or the space that it needs, so
     /// that another way may still succeed.
     fileprivate var isOfArchive: Bool {
         if isOutOfSpace { return true }
         return switch self {
         case .content: true
-        case .transfer(let error): error.isOfArchive
+        case .transfer(let error): error.isOfObject
         default: false
         }
     }
@@ -240,7 +275,7 @@ extension StageError {
 
 extension TransferError {
     /// `true` if the server does not have the object, or has another one.
-    fileprivate var isOfArchive: Bool {
+    fileprivate var isOfObject: Bool {
         switch self {
         case .refused, .wrongSize, .wrongDigest, .unacceptable: true
         default: false

@@ -40,6 +40,7 @@ struct IndexSource: Sendable {
         let tree: IndexedTree
         let area: StagingArea
         let base: Base?
+        let failures = FailedFetches()
     }
 
     /// Fills the area, resuming what an earlier run left in it.
@@ -72,6 +73,7 @@ struct IndexSource: Sendable {
             let archive = unpacked == nil ? work.pack.archive : nil
             try await complete(run, from: reusable, archive: archive, countingIn: &figures)
         }
+        figures.transferred = figures.transferred + run.failures.received
         work.report(.verified)
         try await StageError.blocking { () throws(FileError) in
             var cursor = DirectoryCursor(area.content)
@@ -189,6 +191,7 @@ struct IndexSource: Sendable {
         countingIn figures: inout StagingFigures
     ) async throws(StageError) {
         var (choice, local) = (choice, local)
+        var failure: StageError?
         if choice.way != .archive {
             do throws(StageError) {
                 let limit = choice.archive
@@ -200,14 +203,24 @@ struct IndexSource: Sendable {
                     countingIn: &figures
                 )
                 return
-            } catch .transfer(.unacceptable(_, .ranges)) {
-                // The server supports no ranges, and its whole bundles are larger than the archive. Received frames stay in the area.
-                choice.objects = run.tree.index.bundleSize(of: local.missing)
+            } catch {
+                // Received frames stay in the area.
+                choice = try await self.choice(
+                    of: archive,
+                    after: error,
+                    insteadOf: choice,
+                    for: local.missing,
+                    in: run
+                )
+                if choice.lacksObjects { failure = error }
                 work.report(.chose(choice))
             }
         }
         if let archive {
+            let before = local.missing.count
             local = try await takeArchive(archive, in: run, reusing: local, countingIn: &figures)
+            // The same objects would fail again.
+            if let failure, local.missing.count == before { throw failure }
         }
         if !local.missing.isEmpty {
             choice.archive = nil
@@ -249,7 +262,8 @@ struct IndexSource: Sendable {
                     tree: tree,
                     done: local.expected.done,
                     deltas: deltas.source,
-                    limit: limit
+                    limit: limit,
+                    failures: run.failures
                 )
                 var fetched = try await fetch.run(missing)
                 fetched.received = fetched.received + deltas.received
@@ -266,7 +280,8 @@ struct IndexSource: Sendable {
                 tree: tree,
                 done: done,
                 deltas: nil,
-                limit: limit
+                limit: limit,
+                failures: run.failures
             )
             figures.add(try await fetch.run(Array(left)))
             let undecodedLength = tree.index.storedLength(of: left.subtracting(missing))

@@ -137,6 +137,26 @@ public struct InitialBudget: Equatable, Sendable {
     }
 }
 
+extension Planner {
+    /// Decides which indexed packs may be fetched by their archives after their objects have failed: as many, in
+    /// order, as a budget leaves bytes for beside all transfers of the plan.
+    func reserveArchives(of entries: inout [Plan.Entry], in budget: InitialBudget) {
+        var budget = budget
+        for index in entries.indices {
+            let pack = entries[index].pack
+            guard case .stage = entries[index].decision, pack.index != nil,
+                let size = pack.archiveDownloadSize
+            else { continue }
+            let isEssential = isEssential(pack)
+            let remaining =
+                isEssential ? budget.remainingEssentialDownloads : budget.remainingOtherDownloads
+            let isLeft = remaining.map { size <= $0 } ?? true
+            if isLeft { budget.spend(size, isEssential: isEssential) }
+            entries[index].mayReplaceObjects = isLeft
+        }
+    }
+}
+
 /// A limit in the restrictions of a registration; the raw value is its key there.
 public enum Allowance: String, Equatable, Sendable {
     /// Bytes to transfer for packs that are not essential.

@@ -16,6 +16,8 @@ struct PackWork: Sendable {
     let pack: Pack
     let sharing: ArchiveSharing
     let report: @Sendable (StagingEvent) -> Void
+    /// `true` if the archive of an indexed pack may replace objects that are missing or damaged on the servers.
+    var mayReplaceObjects = true
 
     /// Stages the pack for a reason from a plan.
     func stage(_ reason: Plan.Reason, through publisher: Publisher) async -> StagingOutcome {

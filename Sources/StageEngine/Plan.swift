@@ -33,6 +33,9 @@ public struct Plan: Equatable, Sendable {
         public var space = ByteCount.zero
         /// `true` if the pack is to be staged from a generation that the container keeps, without a transfer.
         public var isKept = false
+        /// `true` if the archive of an indexed pack may replace its objects where these are missing or damaged on the
+        /// servers: the allowances before the first launch leave its bytes, too.
+        public var mayReplaceObjects = true
     }
 
     /// A decision about a pack.
@@ -261,6 +264,7 @@ public struct Planner: Sendable {
             }
             entries.append(entry)
         }
+        if let budget { reserveArchives(of: &entries, in: budget) }
         let gone = Dictionary(
             space.evictions.lazy.filter(\.isOfPack).map { ($0.generation.id, $0) },
             uniquingKeysWith: { first, _ in first }

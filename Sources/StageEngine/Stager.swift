@@ -110,7 +110,8 @@ public struct Stager: Sendable {
                         container: container,
                         pack: entry.pack,
                         sharing: sharing,
-                        report: { report(id, $0) }
+                        report: { report(id, $0) },
+                        mayReplaceObjects: entry.mayReplaceObjects
                     )
                     let outcome: StagingOutcome? =
                         if isOffline {

@@ -29,6 +29,8 @@ public struct TransferChoice: Equatable, Sendable {
     public var dependsOnIndex: Bool
     /// The size of the delta set from the staged version; `nil` if there is none or ``objects`` includes it.
     public var differences: ByteCount?
+    /// `true` if objects are missing or damaged on all servers, so that the archive replaces them, if there is one.
+    public var lacksObjects = false
 
     /// Creates a choice between transfers of the given sizes.
     public init(
@@ -61,14 +63,18 @@ public struct TransferChoice: Equatable, Sendable {
         )
     }
 
-    /// The way with the fewest bytes; of equal ones objects, then the patch.
+    /// The way with the fewest bytes, without objects if ``lacksObjects``; of equal ones objects, then the patch.
     public var way: Way {
+        if lacksObjects, archive != nil { return .archive }
         if objects == byteCount { return .objects }
         return patch == byteCount ? .patch : .archive
     }
 
     /// The number of bytes to transfer in the chosen way; an upper bound if ``dependsOnIndex``.
-    public var byteCount: ByteCount { min(objects, archive ?? objects, patch ?? objects) }
+    public var byteCount: ByteCount {
+        if lacksObjects, let archive { return archive }
+        return min(objects, archive ?? objects, patch ?? objects)
+    }
 }
 
 extension Planner {

@@ -94,6 +94,9 @@ final class IndexedWorld {
     /// Indicates whether the manifest and the objects are read from the store's folder, and not from the server.
     var readsFolder = false
 
+    /// Indicates whether plans permit archives in the place of objects that have failed.
+    var mayReplaceObjects = true
+
     private var source: ManifestSource {
         let folder = "file://\(store.path)/manifest.json"
         return ManifestSource(urls: [readsFolder ? folder : server.url("/manifest.json")])
@@ -182,7 +185,10 @@ final class IndexedWorld {
         return try await withStager(try options, logger: logger) { stager in
             let manifest = try await stager.manifest(from: source, stored: nil)
             let planner = try Planner(manifest: manifest.manifest, container: container)
-            let plan = planner.plan(for: repairing ? .repair(Set(ids)) : .packs(Set(ids)))
+            var plan = planner.plan(for: repairing ? .repair(Set(ids)) : .packs(Set(ids)))
+            for index in plan.entries.indices {
+                plan.entries[index].mayReplaceObjects = mayReplaceObjects
+            }
             return await stager.stage(plan, of: manifest, in: container, report: report)
         }
     }

@@ -178,6 +178,45 @@ struct LifeCycleTests {
         )
     }
 
+    /// An archive may replace objects that have failed if its bytes are left beside all planned transfers.
+    @Test(
+        arguments: [
+            (1209, [false, false]), (1210, [true, false]), (2219, [true, false]),
+            (2220, [true, true]), (nil, [true, true]),
+        ] as [(Int64?, [Bool])]
+    )
+    func anAllowanceLeavesArchivesForAsManyPacksAsItHasBytesFor(
+        allowance: Int64?,
+        expected: [Bool]
+    ) throws {
+        var packs: [Pack] = []
+        for (id, digest) in [("first", Digest.sample(3)), ("second", Digest.sample(4))] {
+            var pack = try Pack.sample(id, .prefetch(Self.install))
+            pack.index = PackIndex(
+                url: "i/\(id)",
+                size: ByteCount(10),
+                digest: digest,
+                contentSize: ByteCount(10),
+                contentDigest: digest,
+                bundleSize: ByteCount(90)
+            )
+            packs.append(pack)
+        }
+        var planner = Planner(
+            manifest: Manifest(
+                application: try ApplicationID("net.example.game"),
+                revision: 1,
+                packs: packs
+            )
+        )
+        planner.budget = allowance.map { bytes in
+            InitialBudget(restrictions: .init(.downloadAllowance, ByteCount(bytes)))
+        }
+        let plan = planner.plan(for: .event(.install, essentialOnly: false))
+        #expect(plan.packsToStage == packs)
+        #expect(plan.entries.map(\.mayReplaceObjects) == expected)
+    }
+
     @Test(
         arguments: [
             (["cdn.example.com"], ["cdn.example.com"], true),

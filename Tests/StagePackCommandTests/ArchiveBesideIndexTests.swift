@@ -88,6 +88,27 @@ struct ArchiveBesideIndexTests {
         #expect(text.contains(" since objects have "), "\(text)")
     }
 
+    /// A version whose archive is on the server is staged, also if the server lacks objects.
+    @Test func anUpdateWithoutItsObjectsTakesTheArchiveAndSaysWhy() async throws {
+        let world = try World()
+        let publisher = try IndexedPublisher(world)
+        try publisher.write(tree(1))
+        let first = try await publisher.package(version: 1, archive: true)
+        try await world.succeed("fetch", "levels")
+        try publisher.write(["new": noise(500, seed: 3)])
+        _ = try await publisher.package(version: 2, base: first, archive: true)
+        try publisher.answerForBundles { _ in .status(404) }
+        let ending = try await world.run("fetch", "levels", "--progress", "lines")
+        #expect(ending.status == 0, "\(ending)")
+        let reasons = [
+            "levels: by objects (", "was answered with status 404", "levels: by its archive (",
+            ", since objects are missing or damaged\n",
+        ]
+        for reason in reasons { #expect(ending.error.contains(reason), "\(ending)") }
+        #expect(try world.staged(try PackID("levels")) == publisher.files())
+        try await world.succeed("verify", "levels")
+    }
+
     @Test func aPlanSaysWhichWayAndWhy() async throws {
         let world = try World()
         let publisher = try IndexedPublisher(world)

@@ -13,6 +13,8 @@ struct TransferReport: Codable, Equatable {
     var patch: ByteCount?
     /// The bytes of the delta set from the staged version; `nil` without one.
     var differences: ByteCount?
+    /// `true` if objects are missing or damaged on all servers; `nil` otherwise.
+    var lacksObjects: Bool?
 
     init(_ choice: TransferChoice) {
         way = choice.dependsOnIndex ? nil : choice.way
@@ -20,11 +22,14 @@ struct TransferReport: Codable, Equatable {
         archive = choice.archive
         patch = choice.patch
         differences = choice.differences
+        lacksObjects = choice.lacksObjects ? true : nil
     }
 
     /// The ways as a fragment for people, to follow a semicolon or the name of a pack.
     var text: String {
         switch way {
+        case .archive where lacksObjects == true:
+            return "by its archive (\(archive ?? .zero)), since objects are missing or damaged"
         case .archive:
             return "by its archive (\(archive ?? .zero)), since objects have \(objects)"
         case .patch:
