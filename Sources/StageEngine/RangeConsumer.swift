@@ -164,6 +164,8 @@ final class RangeConsumer: Sendable {
             state.reached = max(state.reached, state.next)
             used = end
         }
+        // The rest of a complete bundle is not needed.
+        if state.next == request.frames.count { used = state.bytes.count }
         state.bytes.removeFirst(used)
         state.start += Int64(used)
     }

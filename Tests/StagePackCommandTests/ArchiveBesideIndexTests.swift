@@ -102,7 +102,7 @@ struct ArchiveBesideIndexTests {
         #expect(ending.status == 0, "\(ending)")
         let reasons = [
             "levels: by objects (", "was answered with status 404", "levels: by its archive (",
-            ", since objects are missing or damaged\n",
+            ", since objects are missing or damaged",
         ]
         for reason in reasons { #expect(ending.error.contains(reason), "\(ending)") }
         #expect(try world.staged(try PackID("levels")) == publisher.files())
