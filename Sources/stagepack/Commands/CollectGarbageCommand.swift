@@ -14,8 +14,8 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
         abstract: "Remove what is no longer needed, and keep a container within its quota.",
         discussion: """
             Removes generations that are neither current nor read, except the previous one of each \
-            pack, leftovers of crashes, and downloads that no manifest names. Those that may be parts of \
-            an unfinished pack stay until it is staged, those of single files for a week.
+            pack, leftovers of crashes, and downloads that no manifest names. Those of files that an \
+            extension requested stay for a week.
 
             Where there is a quota, removes previous generations next, then packs of the policy \
             'onDemand', then those of 'prefetch', least recently loaded packs first. Never removes \
