@@ -127,8 +127,9 @@ struct MissingFilesTests {
     /// A file URL is a source as a server is: the container has no fault.
     @Test mutating func aFileThatIsNotAtItsURLIsMissingAtItsSource() async throws {
         var pack = try SamplePack.small(.aurora)
-        pack.pack.archive?.url = "file://\(world.directory.path)/none.tar.zst"
-        let manifest = world.directory.path.appending("manifest.json").string
+        let place = "file://\(world.directory.path)"
+        pack.pack.archive?.url = "\(place)/none.tar.zst"
+        let manifest = "\(place)/manifest.json"
         let command = ["prefetch", "--attempts", "1"] + world.source(manifest: manifest)
         let hint =
             "hint: check the path, and that its disk is mounted; if both are right, tell the publisher that the "
