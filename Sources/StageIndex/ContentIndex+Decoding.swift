@@ -204,7 +204,14 @@ extension ContentIndex {
         var expected = ExpectedPosition()
         for (position, kind) in kinds.enumerated() where kind < 2 {
             let size = entries.size(at: position)
-            let content = try Self.content(size, of: frames, expected: &expected, from: &reader)
+            let room = IndexLimits.referenceCount(ofFrames: frames.count) - entries.referenceCount
+            let content = try Self.content(
+                size,
+                of: frames,
+                room: room,
+                expected: &expected,
+                from: &reader
+            )
             entries.set(content, at: position)
             if size > 0, case .frames(let list) = content, list.count == 1 {
                 entries.setDigest(frames[list[0]].digest, at: position)
@@ -216,9 +223,11 @@ extension ContentIndex {
         }
     }
 
+    /// Decodes the content of a file, which may refer to at most `room` whole frames.
     private static func content(
         _ size: Int64,
         of frames: [Frame],
+        room: Int,
         expected: inout ExpectedPosition,
         from reader: inout ByteReader
     ) throws(IndexError) -> Content {
@@ -234,6 +243,12 @@ extension ContentIndex {
         guard count <= IndexLimits.frameCount(ofSize: size) else {
             throw reader.fault(
                 "a file of \(size.quantity(of: "byte")) is made of \(count.quantity(of: "frame"))"
+            )
+        }
+        guard count <= room else {
+            let most = IndexLimits.referenceCount(ofFrames: frames.count)
+            throw reader.fault(
+                "the files have more than \(most.quantity(of: "reference")) to frames"
             )
         }
         if count == 0 {

@@ -155,6 +155,9 @@ extension ContentIndex.EntryList {
         records[position].digest = digest
     }
 
+    /// The number of references to frames of all files that consist of whole frames.
+    package var referenceCount: Int { lists.count }
+
     /// Returns the size of the file at a position.
     func size(at position: Int) -> Int64 { records[position].size }
 

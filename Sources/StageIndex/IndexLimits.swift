@@ -13,6 +13,16 @@ package enum IndexLimits {
     /// Returns the most frames of a file: one for each started 4 KiB, a quarter of the smallest chunk of
     /// ``ContentChunker``, and one more.
     package static func frameCount(ofSize size: Int64) -> Int { Int(size >> 12) + 1 }
+
+    /// Returns the most references of all files to whole frames in an index with this number of frames: four for each
+    /// frame and 1,048,576 more, and at most 8,388,608.
+    ///
+    /// A reference takes as few as one byte of an index, and 28 bytes of memory. Real packs stay far below: the files of a
+    /// Linux system in `/usr` refer to each frame 1.1 times. 1,048,576 references are 64 GiB of content in frames of the
+    /// usual 64 KiB, and 8,388,608 are 512 GiB, more than the frames of an index of ``byteCount`` bytes can have.
+    package static func referenceCount(ofFrames count: Int) -> Int {
+        min(4 * count + 1_048_576, 8_388_608)
+    }
 }
 
 /// Bounds of an index, derived from the manifest, so that decoding takes memory in proportion to the declared

@@ -99,7 +99,7 @@ struct IndexObjects {
             delta.count < stored.count ? StoredFileTableDelta(delta, of: contentDigest) : nil
     }
 
-    /// Throws if clients would refuse the index for its size.
+    /// Throws if clients would refuse the index for its size or for its references.
     func checkLimits() throws(PackagingError) {
         let pathBytes = index.entries.indices.reduce(0) {
             $0 + index.entries.pathBytes(at: $1).count
@@ -110,6 +110,11 @@ struct IndexObjects {
             (
                 index.storedSize.rawValue, ManifestLimits.archiveSize.rawValue,
                 "compressed bytes of all files"
+            ),
+            (
+                Int64(index.entries.referenceCount),
+                Int64(IndexLimits.referenceCount(ofFrames: index.frames.count)),
+                "references of all files to frames"
             ),
         ]
         for (size, limit, noun) in limits where size > limit {

@@ -71,6 +71,46 @@ struct IndexBoundsTests {
         #expect(error?.reason == "a file of \(count) bytes is made of \(count) frames")
     }
 
+    /// An index of two files that both consist of one frame of 4 KiB, again and again.
+    private func references(_ counts: [Int]) throws -> ContentIndex {
+        let digest = ContentIndex.emptyDigest
+        let frame = ContentIndex.Frame(
+            digest: digest,
+            length: 4096,
+            compressed: nil,
+            bundle: 0,
+            offset: 0
+        )
+        let entries = try counts.enumerated().map { number, count in
+            let file = ContentIndex.File(
+                isExecutable: false,
+                size: Int64(count) << 12,
+                digest: digest,
+                content: .frames([Int](repeating: 0, count: count))
+            )
+            return ContentIndex.Entry(path: try ContentPath("\(number)"), kind: .file(file))
+        }
+        return ContentIndex(
+            bundles: [ContentIndex.Bundle(digest: digest, size: 4096)],
+            frames: [frame],
+            entries: entries
+        )
+    }
+
+    /// Each file has few frames for its size, and all of them together have too many for the frames of the index.
+    @Test func theReferencesOfAllFilesAreBound() throws {
+        let most = IndexLimits.referenceCount(ofFrames: 1)
+        #expect(most == 1_048_580)
+        #expect(IndexLimits.referenceCount(ofFrames: 10_000_000) == 8_388_608)
+        let half = most / 2
+        let allowed = try references([half, most - half])
+        #expect(allowed.entries.referenceCount == most)
+        #expect(try ContentIndex(decoding: allowed.encoded()) == allowed)
+        let bytes = try references([half, most - half + 1]).encoded()
+        let error = #expect(throws: IndexError.self) { try ContentIndex(decoding: bytes) }
+        #expect(error?.reason == "the files have more than \(most) references to frames")
+    }
+
     @Test func framesAndBundlesAreBoundByTheSize() throws {
         let frames = 1_000_000
         let filler = [UInt8](repeating: 1, count: frames * 40)
