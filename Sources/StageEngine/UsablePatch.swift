@@ -1,5 +1,6 @@
 import Logging
 import StageContainer
+import StageFrame
 import StageIndex
 import StageModel
 import StageSystem
@@ -22,15 +23,17 @@ struct UsablePatch: Sendable {
         let share = Int64(PatchTable.Part.leastContentPerRunByte)
         let window = min(reference.windowSize.rawValue, content.size + content.size / share)
         // The encoded runs, at most a sixteenth of the content, are kept beside the window, which begins with them.
-        return ByteCount(window + window / share)
+        return ByteCount(StreamCompressor.window(for: window)) + ByteCount(window / share)
             + min(reference.prefixSize, ByteCount(source.size)) + Self.overhead
     }
 
     /// Returns the memory for decoding a part, in bytes.
+    ///
+    /// A frame may have any window up to that of its decompressor, which is a power of two.
     static func memory(for part: PatchTable.Part) -> ByteCount {
+        let window = StreamCompressor.window(for: Int64(part.decompressedLength))
         // The encoded runs are kept beside the window, which begins with them.
-        ByteCount(part.decompressedLength + part.runsLength) + ByteCount(part.prefixLength)
-            + overhead
+        return ByteCount(window + part.runsLength) + ByteCount(part.prefixLength) + overhead
     }
 
     /// Returns whether the parts of a table produce all of ``content`` from pieces of ``source``, and need no more memory
