@@ -106,6 +106,10 @@ extension DeltaSet {
         var last: Int64 = 0
         for index in 0..<count {
             let step = try reader.difference("the window of a delta frame")
+            // A reader keeps one window, and would read another one again for each frame.
+            guard step >= 0 else {
+                throw reader.fault("the delta frames are not in the order of their windows")
+            }
             let (window, isTooFar) = last.addingReportingOverflow(step)
             guard !isTooFar, windows.indices.contains(Int(clamping: window)) else {
                 throw reader.fault("a delta frame refers to a missing window")

@@ -12,7 +12,7 @@ package struct DeltaSet: Equatable, Sendable {
     package var old: Digest
     /// The windows, in the order of their first use.
     package var windows: [Window]
-    /// The delta frames, in the order of their bytes.
+    /// The delta frames, in the order of their bytes and of their windows.
     package var frames: [Frame]
 
     /// Bytes of the older version that delta frames refer to: its segments, one after the other.
@@ -87,23 +87,44 @@ package struct DeltaSet: Equatable, Sendable {
     /// Checks the set against two indexes: they must contain the frames that it restores and the bytes of its
     /// windows.
     ///
-    /// - Throws: ``IndexError`` for the first missing item.
+    /// - Throws: ``IndexError`` for the first missing item, and for windows that are too large for the frames.
     package func check(from old: ContentIndex, to new: ContentIndex) throws(IndexError) {
         try check(to: new) { entry in
             old.entries.indices.contains(entry) ? old.entries.file(at: entry)?.size : nil
         }
     }
 
+    /// Returns the most bytes that all windows may have in a set that restores this number of bytes: 32 for each of
+    /// them, and 256 MiB.
+    ///
+    /// A few bytes of a table name a window, and a reader reads all of it. The windows of real updates have about as many
+    /// bytes as the frames that they restore. A writer keeps no frames whose windows would exceed the limit.
+    package static func mostWindowBytes(forContentOf size: Int64) -> Int64 {
+        32 * size + 268_435_456
+    }
+
     /// Checks the set against two versions, where only the file sizes of the older one are known, by position
     /// among its entries.
     ///
-    /// - Throws: ``IndexError`` for the first missing item.
+    /// - Throws: ``IndexError`` for the first missing item, and for windows that are too large for the frames.
     package func check(
         to new: ContentIndex,
         sizeOfFile: (_ entry: Int) -> Int64?
     ) throws(IndexError) {
-        for frame in frames where !new.frames.indices.contains(frame.position) {
-            throw IndexError(offset: 0, reason: "the index has no frame \(frame.position)")
+        var restored: Int64 = 0
+        for frame in frames {
+            guard new.frames.indices.contains(frame.position) else {
+                throw IndexError(offset: 0, reason: "the index has no frame \(frame.position)")
+            }
+            restored += Int64(new.frames[frame.position].length)
+        }
+        let most = Self.mostWindowBytes(forContentOf: restored)
+        let windowBytes = windows.reduce(Int64(0)) { $0 + Int64($1.length) }
+        guard windowBytes <= most else {
+            throw IndexError(
+                offset: 0,
+                reason: "the windows have more than \(most.quantity(of: "byte"))"
+            )
         }
         for segment in windows.lazy.flatMap(\.segments) {
             guard let size = sizeOfFile(segment.entry),

@@ -70,17 +70,33 @@ package struct PatchTable: Equatable, Sendable {
         }
     }
 
+    /// Returns the most parts of a patch with this number of bytes of content: one for each 256 KiB, and one more.
+    ///
+    /// A few bytes of a table make a part, whose decoder takes time for each. A writer needs at most half as many: it fills
+    /// parts of at least 1 MiB, and two consecutive ones have together more than one may have.
+    package static func mostParts(forContentOf size: Int64) -> Int { Int(size >> 18) + 1 }
+
+    /// Returns the most bytes that the prefixes of all parts may have in a patch with this number of bytes of content: four for
+    /// each of them, and ``ManifestLimits/windowSize``.
+    ///
+    /// A few bytes of a table name a prefix, and a reader reads all of it. A writer needs about half as many: a prefix has at
+    /// most the bytes for which a part has room, and all parts but the last one are half full on average.
+    package static func mostPrefixBytes(forContentOf size: Int64) -> Int64 {
+        4 * size + ManifestLimits.windowSize.rawValue
+    }
+
     /// Checks the table against the pieces of both versions.
     ///
     /// - Parameters:
     ///   - content: The pieces that the newer version has and the older one lacks.
     ///   - source: All pieces of the older version.
-    /// - Throws: ``IndexError`` if the parts do not make exactly `content`, one of them ends within a piece, or a
-    ///   prefix refers to bytes that `source` lacks.
+    /// - Throws: ``IndexError`` if the parts do not make exactly `content`, one of them ends within a piece, a prefix refers
+    ///   to bytes that `source` lacks, or the parts or their prefixes are too many for the content.
     package func check(
         content: PatchContent,
         source: PatchContent
     ) throws(IndexError) {
+        try checkTotals(forContentOf: content.size)
         var end: Int64 = 0
         for (number, part) in parts.enumerated() {
             end += Int64(part.contentLength)
@@ -102,6 +118,24 @@ package struct PatchTable: Equatable, Sendable {
             throw IndexError(
                 offset: 0,
                 reason: "the patch makes \(end.quantity(of: "byte")) instead of \(content.size)"
+            )
+        }
+    }
+
+    private func checkTotals(forContentOf size: Int64) throws(IndexError) {
+        let mostParts = Self.mostParts(forContentOf: size)
+        guard parts.count <= mostParts else {
+            throw IndexError(
+                offset: 0,
+                reason: "the patch has more than \(mostParts.quantity(of: "part"))"
+            )
+        }
+        let mostBytes = Self.mostPrefixBytes(forContentOf: size)
+        let prefixBytes = parts.reduce(Int64(0)) { $0 + Int64($1.prefixLength) }
+        guard prefixBytes <= mostBytes else {
+            throw IndexError(
+                offset: 0,
+                reason: "the prefixes have more than \(mostBytes.quantity(of: "byte"))"
             )
         }
     }

@@ -121,7 +121,14 @@ struct DeltaFrameMaker: Sendable {
                 to: content.count
             )
             guard tried == content else { continue }
-            made.append(DeltaFrame(position: position, bytes: bytes, digest: Digest(of: bytes)))
+            made.append(
+                DeltaFrame(
+                    position: position,
+                    contentLength: content.count,
+                    bytes: bytes,
+                    digest: Digest(of: bytes)
+                )
+            )
         }
         return made
     }

@@ -10,6 +10,8 @@ struct UnpublishedDeltaSet: Sendable {
     struct DeltaFrame: Sendable {
         /// The position of the frame that it restores.
         var position: Int
+        /// The number of bytes that it decompresses to.
+        var contentLength: Int
         var bytes: [UInt8]
         var digest: Digest
     }
@@ -18,6 +20,10 @@ struct UnpublishedDeltaSet: Sendable {
     private var frames: [DeltaSet.Frame] = []
     private var pieces: [[UInt8]] = []
     private var size = Int64(0)
+    /// The number of bytes of all windows.
+    private var windowSize = Int64(0)
+    /// The number of bytes that all frames decompress to.
+    private var contentSize = Int64(0)
 
     /// The positions in the newer index of the frames that the set restores.
     var positions: Set<Int> { Set(frames.map(\.position)) }
@@ -40,11 +46,14 @@ struct UnpublishedDeltaSet: Sendable {
 
     private mutating func add(_ made: [DeltaFrame], of window: DeltaSet.Window) {
         let count = made.reduce(Int64(0)) { $0 + Int64($1.bytes.count) }
+        let restored = contentSize + made.reduce(Int64(0)) { $0 + Int64($1.contentLength) }
+        let read = windowSize + Int64(window.length)
         // The other half of the limit is left for the table, which needs far less.
-        guard !made.isEmpty, size + count <= ManifestLimits.deltaSetSize.rawValue / 2 else {
-            return
-        }
+        guard !made.isEmpty, size + count <= ManifestLimits.deltaSetSize.rawValue / 2,
+            read <= DeltaSet.mostWindowBytes(forContentOf: restored)
+        else { return }
         size += count
+        (windowSize, contentSize) = (read, restored)
         windows.append(window)
         for frame in made {
             frames.append(

@@ -131,6 +131,35 @@ struct DeltaSetTests {
         #expect(throws: IndexError.self) { try DeltaSet(decodingTable: set.encodedTable()) }
     }
 
+    /// Each window is within its limit, and all of them together have too many bytes for the frames.
+    @Test func allWindowsTogetherAreBounded() throws {
+        let index = try sampleIndex()
+        let length = IndexLimits.windowLength
+        let window = DeltaSet.Window(segments: [
+            DeltaSet.Segment(entry: 0, offset: 0, length: length)
+        ])
+        var set = sampleSet()
+        // It restores 500 bytes.
+        set.frames = [set.frames[0]]
+        set.windows = [DeltaSet.Window](repeating: window, count: 54)
+        #expect(throws: Never.self) { try set.check(to: index) { _ in Int64(length) } }
+        set.windows.append(window)
+        let error = #expect(throws: IndexError.self) {
+            try set.check(to: index) { _ in Int64(length) }
+        }
+        #expect(error?.reason == "the windows have more than \(32 * 500 + 256 << 20) bytes")
+    }
+
+    /// A reader would read each window again and again.
+    @Test func alternatingWindowsAreRefused() throws {
+        var set = sampleSet()
+        set.frames[2].window = 0
+        let error = #expect(throws: IndexError.self) {
+            try DeltaSet(decodingTable: set.encodedTable())
+        }
+        #expect(error?.reason == "the delta frames are not in the order of their windows")
+    }
+
     @Test func twoDeltaFramesForOneFrameAreRefused() throws {
         var set = sampleSet()
         set.frames[2].position = 1

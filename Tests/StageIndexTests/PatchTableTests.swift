@@ -1,3 +1,4 @@
+import StageDigest
 import StageModel
 import Testing
 
@@ -14,6 +15,33 @@ private func sampleTable() -> PatchTable {
         ),
         PatchTable.Part(contentLength: 90, prefix: [], frameLength: 1),
     ])
+}
+
+/// Returns the pieces of files with one frame each, of these lengths.
+private func pieces(ofLengths lengths: [Int]) throws -> PatchContent {
+    var index = ContentIndex()
+    var entries: [ContentIndex.Entry] = []
+    for (number, length) in lengths.enumerated() {
+        let digest = Digest(of: Array("\(number)".utf8))
+        index.frames.append(
+            ContentIndex.Frame(
+                digest: digest,
+                length: length,
+                compressed: nil,
+                bundle: 0,
+                offset: 0
+            )
+        )
+        let file = ContentIndex.File(
+            isExecutable: false,
+            size: Int64(length),
+            digest: digest,
+            content: .frames([number])
+        )
+        entries.append(ContentIndex.Entry(path: try ContentPath("\(number)"), kind: .file(file)))
+    }
+    index.entries = ContentIndex.EntryList(entries)
+    return PatchContent(of: index, notIn: ContentIndex())
 }
 
 struct PatchTableTests {
@@ -96,6 +124,40 @@ struct PatchTableTests {
             )
             let bytes = PatchTable(parts: [part]).encoded()
             #expect(((try? PatchTable(decoding: bytes)) != nil) == isRead)
+        }
+    }
+
+    /// Each prefix is within its limit, and all of them together have too many bytes for the content.
+    @Test func allPrefixesTogetherAreBounded() throws {
+        let content = try pieces(ofLengths: [1 << 19, 1 << 19])
+        let source = try pieces(ofLengths: [Int](repeating: 1 << 20, count: 128))
+        func table(_ excess: Int64) -> PatchTable {
+            PatchTable(
+                parts: [128 << 20, 4 << 20 + excess].map { end in
+                    PatchTable.Part(contentLength: 1 << 19, prefix: [0..<end], frameLength: 1)
+                }
+            )
+        }
+        #expect(throws: Never.self) { try table(0).check(content: content, source: source) }
+        let error = #expect(throws: IndexError.self) {
+            try table(1).check(content: content, source: source)
+        }
+        #expect(error?.reason == "the prefixes have more than \(132 << 20) bytes")
+    }
+
+    @Test(arguments: [([1 << 18, 1], true), ([1 << 18, 1, 1], false)])
+    func partsAreFewForTheirContent(lengths: [Int], isAllowed: Bool) throws {
+        let content = try pieces(ofLengths: lengths)
+        let table = PatchTable(
+            parts: lengths.map {
+                PatchTable.Part(contentLength: $0, prefix: [], frameLength: 1)
+            }
+        )
+        do throws(IndexError) {
+            try table.check(content: content, source: content)
+            #expect(isAllowed)
+        } catch {
+            #expect(!isAllowed && error.reason == "the patch has more than 2 parts")
         }
     }
 

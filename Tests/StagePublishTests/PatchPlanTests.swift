@@ -1,3 +1,4 @@
+import StageDigest
 import StageIndex
 import StageModel
 import StageTesting
@@ -23,5 +24,39 @@ struct PatchPlanTests {
                 if limit > IndexLimits.frameLength { #expect(most == length / 16) }
             }
         }
+    }
+
+    /// Clients accept the number of parts, and all that these may refer to, whatever lengths the pieces have.
+    @Test(
+        arguments: [1, 400_000, 524_289, 600_000, 1 << 20],
+        [1 << 20, 2 << 20, 5 << 20, 128 << 20]
+    )
+    func plansStayWithinTheLimitsOfClients(length: Int, limit: Int) throws {
+        var index = ContentIndex()
+        for number in 0..<1000 {
+            index.frames.append(
+                ContentIndex.Frame(
+                    digest: Digest(of: Array("\(number)".utf8)),
+                    length: length,
+                    compressed: nil,
+                    bundle: 0,
+                    offset: 0
+                )
+            )
+        }
+        let file = ContentIndex.File(
+            isExecutable: false,
+            size: Int64(1000 * length),
+            digest: Digest(of: []),
+            content: .frames(Array(0..<1000))
+        )
+        let entry = ContentIndex.Entry(path: try ContentPath("file"), kind: .file(file))
+        index.entries = ContentIndex.EntryList([entry])
+        let content = PatchContent(of: index, notIn: ContentIndex())
+        let source = PatchContent(of: ContentIndex(), firstNotIn: index)
+        let parts = PatchPlan(of: content, after: source, limit: Int64(limit), by: nil).parts
+        #expect(parts.count <= PatchTable.mostParts(forContentOf: content.size))
+        let most = PatchTable.mostPrefixBytes(forContentOf: content.size)
+        #expect(Int64(parts.count * limit) <= most)
     }
 }
