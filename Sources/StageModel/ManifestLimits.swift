@@ -42,9 +42,13 @@ public enum ManifestLimits {
     /// The maximum number of files and symbolic links of a pack.
     public static let fileCount = 1_000_000
     /// Returns the most directories, including implied parents, of a pack with this number of files and
-    /// links: 4,096, and 32, the largest depth, for each.
+    /// links: 4,096, and two for each.
+    ///
+    /// A directory takes a block and an inode, and almost no bytes of an index or an archive; a manifest does not tell how many
+    /// a pack has. Real trees have fewer directories than files: the files of a Linux system in `/usr/lib` have one for five
+    /// of them.
     public static func directories(fileCount: Int) -> Int {
-        let (product, overflows) = fileCount.multipliedReportingOverflow(by: 32)
+        let (product, overflows) = fileCount.multipliedReportingOverflow(by: 2)
         return overflows ? .max : product.addingReportingOverflow(4096).partialValue
     }
     /// The maximum number of manifest URLs of a registration.
