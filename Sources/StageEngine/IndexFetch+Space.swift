@@ -18,17 +18,30 @@ extension Stager {
         of packs: [Pack],
         from manifest: AcceptedManifest,
         in reader: ContainerReader?
-    ) async -> [PackID: ByteCount] {
-        await withIndexes(of: packs, from: manifest, isTriedOnce: true) { fetch -> ByteCount? in
+    ) async -> [PackID: SpaceByIndex] {
+        await withIndexes(of: packs, from: manifest, isTriedOnce: true) { fetch -> SpaceByIndex? in
             // If the fetch fails, the bound of the manifest stays in effect.
             try? await fetch.space(in: reader)
         }
     }
 }
 
+/// The most disk space that staging an indexed pack takes, by its index.
+package struct SpaceByIndex: Equatable, Sendable {
+    /// The space of everything that is created.
+    package var total: ByteCount
+    /// The space of the directories, a part of ``total`` that a manifest does not tell.
+    package var directories: ByteCount
+
+    /// Creates the space from its parts.
+    package init(total: ByteCount, directories: ByteCount) {
+        (self.total, self.directories) = (total, directories)
+    }
+}
+
 extension IndexFetch {
     /// Returns the most disk space that staging the pack takes, by its index.
-    fileprivate func space(in reader: ContainerReader?) async throws(StageError) -> ByteCount {
+    fileprivate func space(in reader: ContainerReader?) async throws(StageError) -> SpaceByIndex {
         let id = fetching.pack.id
         let lease = try await StageError.blocking { () throws(ContainerError) -> Lease? in
             guard let reader else { return nil }
@@ -41,7 +54,10 @@ extension IndexFetch {
         let index = try await index(in: nil, base: base, countingIn: &figures).content
         let indexSize = reference.contentSize
         return try await StageError.blocking { () throws(FileError) in
-            try index.spaceOnDisk(after: base) + indexSize
+            SpaceByIndex(
+                total: try index.spaceOnDisk(after: base) + indexSize,
+                directories: index.directorySpace
+            )
         }
     }
 }
@@ -56,10 +72,16 @@ extension ContentIndex {
     /// The length from which the target of a symbolic link takes a block.
     private static let longTarget = 60
 
+    /// The disk space of the directories, without that of the pack itself.
+    var directorySpace: ByteCount { ByteCount(Int64(directoryCount) * Self.block) }
+
+    /// The disk space of the content of a file, in whole blocks.
+    static func blocks(of file: File) -> Int64 { (file.size + block - 1) / block * block }
+
     /// Returns the most disk space of a generation beside the staged one, with which it shares files by hard links.
     fileprivate func spaceOnDisk(after base: IndexSource.Base?) throws(FileError) -> ByteCount {
         let linked = try filesToLink(to: base)
-        var size = Int64(directories.count + 1) * Self.block
+        var size = directorySpace.rawValue + Self.block
         for position in entries.indices {
             size += Int64(entries.pathBytes(at: position).count) + Self.entry
             switch entries.kind(at: position) {
@@ -69,8 +91,7 @@ extension ContentIndex {
                 size += Self.inode + (isLong ? Self.block : 0)
             case .file(let file):
                 guard !linked.contains(position) else { continue }
-                let blocks = (file.size + Self.block - 1) / Self.block
-                size += Self.inode + blocks * Self.block
+                size += Self.inode + Self.blocks(of: file)
             }
         }
         return ByteCount(size)

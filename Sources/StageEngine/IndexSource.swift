@@ -57,6 +57,7 @@ struct IndexSource: Sendable {
         }
         let tree = IndexedTree(index, content: area.content)
         let run = Run(tree: tree, area: area, base: base)
+        try await checkSpace(of: run, areFilesUnpacked: unpacked?.directory != nil)
         var reusable = try await local(in: run)
         let local = tree.index.storedSize - tree.index.storedLength(of: reusable.missing)
         figures.reused = figures.reused + max(.zero, local)
@@ -80,6 +81,26 @@ struct IndexSource: Sendable {
             try tree.makeLinks(&cursor)
         }
         return ContentSource.Filling(figures: figures, digests: .index(tree.index))
+    }
+
+    /// Checks that the file system has room for everything that the index names, before any of it is created: a manifest does not
+    /// tell how many directories a pack has.
+    ///
+    /// An area with content was checked by the run that began it.
+    private func checkSpace(of run: Run, areFilesUnpacked: Bool) async throws(StageError) {
+        try await withBlockingThread { () throws(StageError) -> Void in
+            let free = try StageError.wrapping { () throws(FileError) -> FreeSpace? in
+                guard try run.area.content.entries().isEmpty else { return nil }
+                return try run.area.directory.freeSpace()
+            }
+            guard let free else { return }
+            let created = CreatedContent(
+                of: run.tree.index,
+                after: run.base,
+                areFilesUnpacked: areFilesUnpacked
+            )
+            try created.check(against: free, in: run.area.content.path)
+        }
     }
 
     /// Finds the content that needs no network.

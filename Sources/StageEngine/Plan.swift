@@ -143,7 +143,7 @@ public struct Planner: Sendable {
     /// The bytes on disk of unfinished indexed packs in the offered versions, which staging them continues.
     package var unfinished: [PackID: ByteCount] = [:]
     /// The space that staging indexed packs takes by their indexes, where these were read before the plan is made.
-    package var spaceByIndex: [PackID: ByteCount] = [:]
+    package var spaceByIndex: [PackID: SpaceByIndex] = [:]
     /// The free space of the file system; `nil` if unknown.
     public var freeSpace: ByteCount?
     /// The maximum size of the container; `nil` for no limit.

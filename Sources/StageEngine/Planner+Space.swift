@@ -8,7 +8,8 @@ extension Planner {
     /// Returns the peak space needed to stage the pack: the rest of the archive, the files, and the overhead
     /// of the file system for each of them, without the files of an indexed pack that an interrupted run left.
     ///
-    /// Does not include files of an indexed pack that the staged generation has, either, if the index was read.
+    /// If the index of an indexed pack was read, includes its directories, and does not include files that the staged generation
+    /// has, either.
     ///
     /// Does not include the current generation, which is counted as used space.
     public func space(for pack: Pack) -> ByteCount {
@@ -17,7 +18,8 @@ extension Planner {
         // too.
         guard pack.index == nil else {
             let bound = max(.zero, files - (unfinished[pack.id] ?? .zero))
-            return min(bound, spaceByIndex[pack.id] ?? bound)
+            guard let measured = spaceByIndex[pack.id] else { return bound }
+            return min(bound + measured.directories, measured.total)
         }
         return max(.zero, pack.downloadSize - (downloaded[pack.contentDigest] ?? .zero)) + files
     }
@@ -75,7 +77,10 @@ extension Planner {
         var planner = self
         for pack in packsToMeasure(for: selection) {
             let content = max(.zero, pack.installedSize - (unfinished[pack.id] ?? .zero))
-            planner.spaceByIndex[pack.id] = staged[pack.id] == nil ? content : .zero
+            planner.spaceByIndex[pack.id] = SpaceByIndex(
+                total: staged[pack.id] == nil ? content : .zero,
+                directories: .zero
+            )
         }
         return planner
     }

@@ -287,12 +287,9 @@ extension ContentIndex {
         var links = ContentLinks()
         var last: ArraySlice<UInt8> = []
         var directories = 0
-        var previous: ArraySlice<UInt8> = []
         for position in entries.indices {
             let bytes = entries.pathBytes(at: position)
-            directories += Self.newDirectories(above: bytes, after: previous)
-            if entries.isDirectory(at: position) { directories += 1 }
-            previous = bytes
+            directories += newDirectories(at: position)
             guard directories <= bounds.directories else {
                 throw IndexError(
                     offset: 0,
@@ -321,6 +318,16 @@ extension ContentIndex {
         if let (path, fault) = links.firstFault() {
             throw IndexError(offset: 0, reason: "the link '\(path)': \(fault)")
         }
+    }
+
+    /// The number of directories, including implied parents.
+    package var directoryCount: Int { entries.indices.reduce(0) { $0 + newDirectories(at: $1) } }
+
+    /// Counts the directories of an entry, itself or above it, that entries before it do not have.
+    private func newDirectories(at position: Int) -> Int {
+        let previous: ArraySlice<UInt8> = position == 0 ? [] : entries.pathBytes(at: position - 1)
+        let count = Self.newDirectories(above: entries.pathBytes(at: position), after: previous)
+        return entries.isDirectory(at: position) ? count + 1 : count
     }
 
     /// Returns the parent directory of a path, empty for the root.

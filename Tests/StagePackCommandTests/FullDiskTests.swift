@@ -302,6 +302,28 @@ struct FullDiskTests {
         #expect(installed == Program.Ending(status: 0, output: "2001\n", error: ""))
     }
 
+    /// A manifest does not tell that 1,000 empty files are in 6,001 directories: the space and the inodes for them are compared
+    /// before the first one is created.
+    @Test func directoriesThatDoNotFitAreNotCreated() async throws {
+        let steps = """
+            mkdir -p $(seq -f 'files/%g/a/b/c/d/e' 1 1000)
+            seq -f 'files/%g/a/b/c/d/e/file' 1 1000 | xargs touch
+            publish 1
+            try() {
+                prefetch -q || echo "status $?"
+                find disk/container/staging -path '*/content/*' | wc -l
+            }
+            try; mount -o remount,size=64m,nr_inodes=3000 disk
+            try; mount -o remount,size=64m,nr_inodes=100000 disk
+            try; find disk/container/packs/ev/ -type d | wc -l
+            """
+        let ending = try await publishing(mebibytes: 23, steps)
+        #expect(ending.status == 0, "\(ending)")
+        #expect(ending.output == "status 40\n0\nstatus 40\n0\n0\n6002\n", "\(ending)")
+        let errors = ["not enough space: 24.6 MB needed", "cannot create 7001 files in "]
+        #expect(errors.allSatisfy { ending.error.contains("pack 'ev': \($0)") }, "\(ending)")
+    }
+
     /// Runs read the index of a pack that does not fit by its number of files; only content that the disk cannot hold is a problem.
     @Test(
         arguments: [
