@@ -8,6 +8,8 @@ package struct KeptGeneration: Equatable, Sendable {
     package var name: GenerationName
     /// The URL that its content came from.
     package var source: String
+    /// The number of its directories.
+    package var directoryCount: Int
 }
 
 extension ContainerReader {
@@ -29,7 +31,13 @@ extension ContainerReader {
         for name in try generations(of: id) where name != current && name.holds(pack) {
             // A generation that this user cannot read is of no use.
             guard let record = try? completeRecord(of: name, holding: pack) else { continue }
-            kept.append(KeptGeneration(name: name, source: record.source))
+            kept.append(
+                KeptGeneration(
+                    name: name,
+                    source: record.source,
+                    directoryCount: record.directoryCount
+                )
+            )
         }
         return kept.sorted { $0.name.attempt > $1.name.attempt }
     }

@@ -20,8 +20,8 @@ public struct StoredGeneration: Equatable, Sendable {
     public var name: GenerationName
     /// The role of the generation.
     public var role: Role
-    /// The estimated space on disk, which counts for a quota: the size of the files, and a block for each of them
-    /// and for the generation.
+    /// The estimated space on disk, which counts for a quota: the size of the files, and a block for each of them, or
+    /// for each directory if there are more, and for the generation.
     ///
     /// Deleting the generation frees less if it shares files with others by hard links.
     public var size: ByteCount
@@ -58,7 +58,19 @@ public struct StoredGeneration: Equatable, Sendable {
 
     /// Returns the estimated space on disk for the files of a pack.
     public static func size(_ installedSize: ByteCount, fileCount: Int) -> ByteCount {
-        installedSize + ByteCount(overheadOfFile.rawValue * Int64(fileCount + 1))
+        size(installedSize, fileCount: fileCount, directoryCount: 0)
+    }
+
+    /// Returns the estimated space on disk for the files and directories of a pack.
+    ///
+    /// What files leave of their blocks is enough for the directories, unless there are more directories than files.
+    static func size(
+        _ installedSize: ByteCount,
+        fileCount: Int,
+        directoryCount: Int
+    ) -> ByteCount {
+        let blocks = Int64(max(fileCount, directoryCount) + 1)
+        return installedSize + ByteCount(overheadOfFile.rawValue * blocks)
     }
 
     /// Returns the estimated space on disk of a generation that has the offered version of a pack.
@@ -126,7 +138,8 @@ extension ContainerReader {
                 role: role,
                 size: StoredGeneration.size(
                     record?.installedSize ?? .zero,
-                    fileCount: record?.fileCount ?? 0
+                    fileCount: record?.fileCount ?? 0,
+                    directoryCount: record?.directoryCount ?? 0
                 ),
                 lastUsed: max(try lease.status().accessed, record?.stagedAt ?? 0),
                 isLeased: try FileLock.isHeld(on: lease)

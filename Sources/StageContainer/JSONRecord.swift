@@ -145,6 +145,8 @@ package enum RecordLimits {
     package static let times = 0...253_402_300_799
     /// Numbers of consecutive failed runs.
     package static let failures = 0...(1 << 31)
+    /// The maximum number of directories of a pack.
+    package static let directories = (1 << 31) - 1
     /// The maximum number of bytes to transfer for a pack.
     package static let downloadSize = ByteCount(1 << 50)
     /// The maximum number of bytes that are counted before the first launch.

@@ -16,6 +16,9 @@ public struct StagedPack: Hashable, Sendable, Codable {
     public var installedSize: ByteCount
     /// The number of files and symbolic links.
     public var fileCount: Int
+    /// The number of directories, without that of the pack itself; 0 until the content is complete, since a manifest does not
+    /// tell it.
+    package var directoryCount = 0
     /// The application whose manifest named the pack.
     public var application: ApplicationID
     /// The revision of that manifest.
@@ -28,8 +31,8 @@ public struct StagedPack: Hashable, Sendable, Codable {
     public internal(set) var replaced: String?
 
     private enum CodingKeys: String, CodingKey {
-        case id, version, archiveSize, installedSize, fileCount, application, manifestRevision
-        case source, stagedAt, replaced
+        case id, version, archiveSize, installedSize, fileCount, directoryCount, application
+        case manifestRevision, source, stagedAt, replaced
         case contentDigest = "archiveDigest"
     }
 
@@ -68,6 +71,7 @@ extension StagedPack: JSONReadable {
             atMost: ManifestLimits.installedSize
         )
         fileCount = try members.number(.fileCount, in: 0...ManifestLimits.fileCount)
+        directoryCount = try members.number(.directoryCount, in: 0...RecordLimits.directories)
         application = try members.text(.application) { text throws(ValueError) in
             try ApplicationID(text)
         }
@@ -87,6 +91,7 @@ extension StagedPack {
             .init("application", .string(application.text)),
             .init("archiveDigest", .string(contentDigest.description)),
             .init("archiveSize", .integer(archiveSize.rawValue)),
+            .init("directoryCount", .integer(Int64(directoryCount))),
             .init("fileCount", .integer(Int64(fileCount))),
             .init("id", .string(id.text)),
             .init("installedSize", .integer(installedSize.rawValue)),

@@ -52,31 +52,43 @@ public enum ContentListing {
     /// - Parameters:
     ///   - area: The staging area.
     ///   - digests: The source of the digests.
-    /// - Returns: The file count and size of the content on disk, independent of the source of the digests.
+    /// - Returns: The totals of the content.
     /// - Throws: ``FileError`` if the content cannot be read or the listing cannot be written.
     static func write(
         for area: StagingArea,
         digests: DigestSource
-    ) throws(FileError) -> ContentFigures {
+    ) throws(FileError) -> Totals {
         let file = try area.directory.file(updating: FilePath(name))
         try file.truncate(to: 0)
         var writer = ListingWriter(file: file)
         var figures = ContentFigures(fileCount: 0, size: .zero)
+        var directoryCount = 0
         switch digests {
         case .files:
             var buffer = makeBuffer()
             try forEachLine(in: area.content, at: ".", using: &buffer) {
                 line,
                 size throws(FileError) in
-                if let size { figures.add(size) }
+                if let size { figures.add(size) } else { directoryCount += 1 }
                 try writer.append(line)
             }
+            // The first line is that of the pack itself.
+            directoryCount -= 1
         case .index(let index):
+            directoryCount = index.directoryCount
             try index.list { line throws(FileError) in try writer.append(line) }
             try figures.add(area.content)
         }
         try writer.flush()
-        return figures
+        return Totals(figures: figures, directoryCount: directoryCount)
+    }
+
+    /// The totals of content that was listed.
+    struct Totals: Sendable {
+        /// The file count and size of the content on disk, independent of the source of the digests.
+        var figures: ContentFigures
+        /// The number of listed directories, without that of the pack itself.
+        var directoryCount: Int
     }
 
     /// Calls `take` with the path and the digest of each file in the listing of a generation.

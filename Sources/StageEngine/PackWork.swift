@@ -170,12 +170,14 @@ struct PackWork: Sendable {
         report(.received(pack.downloadSize, reused: pack.downloadSize))
         report(.publishing)
         guard stager.options.mayPublish() else { throw .cancelled }
-        let record = StagedPack(
+        var restored = StagedPack(
             pack,
             of: manifest.manifest,
             source: found.source,
             stagedAt: stager.options.now()
         )
+        restored.directoryCount = found.directoryCount
+        let record = restored
         try await StageError.blocking { () throws(ContainerError) in
             try container.restore(found.name, as: record, holding: lock)
         }

@@ -20,7 +20,8 @@ struct PublishablePack: ~Copyable, Sendable {
     /// The size from which a pack is written back to disk before its files are read for the listing.
     private static let largeSize = ByteCount.mebibytes(8)
 
-    /// Compares the content of a staging area with the declaration of its record, and writes the listing.
+    /// Compares the content of a staging area with the declaration of its record, writes the listing, and adds the number of
+    /// directories to the record.
     ///
     /// Counts the files on disk: the process that unpacks an archive is not trusted, and a resumed area may
     /// contain other files.
@@ -41,8 +42,10 @@ struct PublishablePack: ~Copyable, Sendable {
             try written.get()
             return try listing.get()
         }
-        try record.declaredFigures.check(actual: found)
-        return PublishablePack(area: area, record: record)
+        try record.declaredFigures.check(actual: found.figures)
+        var complete = record
+        complete.directoryCount = found.directoryCount
+        return PublishablePack(area: area, record: complete)
     }
 
     private static func synchronize(_ directory: Directory) async -> Result<Void, FileError> {

@@ -40,6 +40,17 @@ import Testing
         #expect(try container.reader.lease(.aurora)?.generation == current.name)
     }
 
+    /// The record tells the directories, of which there are more than files.
+    @Test func directoriesCountInTheSizeOfAGeneration() throws {
+        let lock = try container.waitForLock(.aurora)
+        let area = try container.makeStagingArea(lock)
+        try area.write("sky.svg", "3")
+        var record = StagedPack.aurora(version: 3)
+        record.directoryCount = 10
+        try container.publish(area, as: record)
+        #expect(try stored(.current).size == .kibibytes(4 * 11))
+    }
+
     @Test func aCurrentGenerationGoesWithItsLink() throws {
         #expect(try evict(try stored(.current)))
         #expect(try container.reader.lease(.aurora) == nil)

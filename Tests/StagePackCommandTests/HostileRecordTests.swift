@@ -179,7 +179,8 @@ struct HostileRecordTests {
         let generations = world.container.appending("generations/aurora")
         let generation = try #require(try Directory.open(generations).entries().first?.name)
         let record = "generations/aurora/\(generation)"
-        for member in ["installedSize", "archiveSize", "fileCount", "stagedAt"] {
+        let members = ["installedSize", "archiveSize", "directoryCount", "fileCount", "stagedAt"]
+        for member in members {
             let pattern = try Regex(#""\#(member)":-?[0-9]+"#, as: Substring.self)
             try replace(pattern, with: "\"\(member)\":\(value)", below: record, of: world)
         }

@@ -61,7 +61,7 @@ enum RecordTarget: FuzzTarget {
             #"{"formatVersion": 1}"#,
             """
             {"application":"net.example.wallpaper","archiveDigest":"\(digest)","archiveSize":20218,
-            "fileCount":3,"id":"aurora","installedSize":70000,"manifestRevision":2,
+            "directoryCount":1,"fileCount":3,"id":"aurora","installedSize":70000,"manifestRevision":2,
             "source":"https://cdn.example.org/aurora-2.tar.zst","stagedAt":1790000000,"version":2,
             "replaced":"1-\(digest)"}
             """,
@@ -107,6 +107,7 @@ enum RecordTarget: FuzzTarget {
         "\"contentDigest\":",
         "\"archiveSize\":",
         "\"installedSize\":",
+        "\"directoryCount\":",
         "\"fileCount\":",
         "\"id\":",
         "\"manifestRevision\":",
