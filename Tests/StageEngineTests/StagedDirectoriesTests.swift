@@ -1,5 +1,7 @@
 import StageContainer
+import StageEngine
 import StageModel
+import StageSystem
 import StageTesting
 import SystemPackage
 import Testing
