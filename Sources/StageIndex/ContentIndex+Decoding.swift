@@ -62,18 +62,31 @@ extension ContentIndex {
         in bundles: [Bundle],
         from reader: inout ByteReader
     ) throws(IndexError) -> [Frame] {
-        let lengths = try list(count) { () throws(IndexError) in
-            try reader.number("the length of a frame", in: 1...IndexLimits.frameLength)
+        // Filled column by column, since arrays of the columns would take almost as much memory as the frames.
+        var frames: [Frame] = []
+        frames.reserveCapacity(count)
+        for _ in 0..<count {
+            frames.append(
+                Frame(
+                    digest: emptyDigest,
+                    length: try reader.number(
+                        "the length of a frame",
+                        in: 1...IndexLimits.frameLength
+                    ),
+                    compressed: nil,
+                    bundle: 0,
+                    offset: 0
+                )
+            )
         }
-        var stored: [Int] = []
-        stored.reserveCapacity(count)
-        for length in lengths {
-            stored.append(try reader.number("the stored length of a frame", in: 0...length))
+        for index in frames.indices {
+            let most = frames[index].length
+            let length = try reader.number("the stored length of a frame", in: 0...most)
+            guard length > 0 else { continue }
+            frames[index].compressed = Compressed(digest: emptyDigest, length: length)
         }
-        var places: [(bundle: Int, offset: Int64)] = []
-        places.reserveCapacity(count)
         var expected = ExpectedPosition()
-        for index in 0..<count {
+        for index in frames.indices {
             let step = try reader.difference("the bundle of a frame")
             let (bundle, isTooFar) = Int64(expected.container).addingReportingOverflow(step)
             guard !isTooFar, bundles.indices.contains(Int(clamping: bundle)) else {
@@ -82,33 +95,19 @@ extension ContentIndex {
             expected.enter(Int(bundle))
             let gap = try reader.difference("the place of a frame")
             let (offset, isOff) = expected.offset.addingReportingOverflow(gap)
-            let length = Int64(stored[index] == 0 ? lengths[index] : stored[index])
+            let length = Int64(frames[index].storedLength)
             guard !isOff, offset >= 0, offset <= bundles[Int(bundle)].size - length else {
                 throw reader.fault("a frame lies outside of its bundle")
             }
             expected.offset = offset + length
-            places.append((Int(bundle), offset))
+            frames[index].bundle = Int(bundle)
+            frames[index].offset = offset
         }
-        let digests = try list(count) { () throws(IndexError) in
-            try reader.digest("the digest of a frame")
+        for index in frames.indices {
+            frames[index].digest = try reader.digest("the digest of a frame")
         }
-        var frames: [Frame] = []
-        frames.reserveCapacity(count)
-        for index in 0..<count {
-            var compressed: Compressed?
-            if stored[index] > 0 {
-                let digest = try reader.digest("the stored digest of a frame")
-                compressed = Compressed(digest: digest, length: stored[index])
-            }
-            frames.append(
-                Frame(
-                    digest: digests[index],
-                    length: lengths[index],
-                    compressed: compressed,
-                    bundle: places[index].bundle,
-                    offset: places[index].offset
-                )
-            )
+        for index in frames.indices where frames[index].compressed != nil {
+            frames[index].compressed?.digest = try reader.digest("the stored digest of a frame")
         }
         return frames
     }
