@@ -16,7 +16,7 @@ struct UnpublishedDeltaSetTests {
         let groups = (0..<60).map { DeltaPlan.Group(window: window, frames: [$0]) }
         let made = (0..<60).map { position in
             [
-                UnpublishedDeltaSet.Made(
+                UnpublishedDeltaSet.DeltaFrame(
                     position: position,
                     contentLength: 100,
                     bytes: [1],
