@@ -219,7 +219,9 @@ struct BehaviourTests {
         defer { stream.close() }
         _ = try await stream.take { $0.pendingReasons?.map(\.kind) == [.earliestBegin] }
         try await daemon.change(id, to: .paused)
-        _ = try await stream.take { $0.pendingReasons?.map(\.kind) == [.pausedByUser, .earliestBegin] }
+        _ = try await stream.take {
+            $0.pendingReasons?.map(\.kind) == [.pausedByUser, .earliestBegin]
+        }
         try await daemon.change(id, to: .unpaused)
         _ = try await stream.take { $0.pendingReasons?.map(\.kind) == [.earliestBegin] }
         var change = TransferChange()

@@ -71,7 +71,9 @@ struct DaemonDiskLimitTests {
             _ = try await stream.take { $0.task == id && $0.pendingReasons?.map(\.kind) == [.disk] }
             stream.close()
             // A client that attaches meanwhile receives the state as well.
-            _ = try await daemon.events { $0.task == id && $0.pendingReasons?.map(\.kind) == [.disk] }
+            _ = try await daemon.events {
+                $0.task == id && $0.pendingReasons?.map(\.kind) == [.disk]
+            }
             let full = "The disk is full, and all transfers wait"
             #expect(try daemon.said().contains(full))
             let metrics = try await daemon.client.metrics()

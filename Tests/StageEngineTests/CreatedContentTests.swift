@@ -1,3 +1,4 @@
+import StageContainer
 import StageDigest
 import StageIndex
 import StageModel
