@@ -45,7 +45,7 @@ demo: dependencies ## Install sample packs from a web server on this machine.
 	Scripts/demo
 
 test: build-tests ## Build and run the tests.
-	Scripts/dependencies dbus-daemon libarchive-tools python3-dbusmock strace
+	Scripts/dependencies dbus-daemon e2fsprogs libarchive-tools python3-dbusmock strace
 	Scripts/symbols --compile
 	Scripts/test
 

@@ -131,6 +131,8 @@ extension Container {
         keeping: Int
     ) throws(ContainerError) -> Removal {
         let id = lock.id
+        // 'repair' makes the missing link again from one of the generations.
+        if try reader.isCopied(id) { return Removal() }
         let current = try reader.currentGeneration(of: id)
         var kept: [GenerationName] = []
         if keeping > 0, let previous = try reader.previousGeneration(of: id) {

@@ -115,10 +115,12 @@ extension TransferCoordinator {
             }
             await discard(try await journal.removeSession(id), of: user)
         } catch {
-            state.abandonRemoval(of: id, at: readClock())
             for task in tasks { await reschedule(task) }
+            // Only now, or the end of such a task could remove the session, and wait for this removal.
+            state.abandonRemoval(of: id, at: readClock())
             runScheduler()
             await launchIfNeeded(id)
+            if !tasks.isEmpty { Task { await removeIfOver(id) } }
             throw ControlRefusal(.storage, message: "\(error)")
         }
         for deletion in deletions { begin(deletion) }

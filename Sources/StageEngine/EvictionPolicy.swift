@@ -304,7 +304,7 @@ extension Container {
         for eviction in evictions {
             let stored = eviction.generation
             do throws(ContainerError) {
-                // Another process has removed it since the decision.
+                // An earlier attempt or another process has removed it since the decision.
                 guard try !isGone(eviction), let lock = try attemptLock(stored.id) else { continue }
                 do throws(ContainerError) {
                     guard try evict(stored.name, isCurrent: eviction.isOfPack, holding: lock) else {

@@ -138,14 +138,14 @@ struct FrameDownloader: Sendable {
         case .deltas(let request, let deltas):
             try await run(request, of: deltas, progress: progress)
         case .range(let request):
-            do throws(StageError) {
-                try await run(request, isWhole: false, progress: progress)
-            } catch .transfer(.unacceptable(_, .ranges)) where acceptsWhole {
-                // Bundles are requested whole after all ranges, so that each is received once for all of its frames.
-                progress.addWithoutRanges(request.frames)
-            }
+            try await run(
+                request,
+                isWhole: false,
+                acceptingWhole: acceptsWhole,
+                progress: progress
+            )
         case .wholeBundle(let request):
-            try await run(request, isWhole: true, progress: progress)
+            try await run(request, isWhole: true, acceptingWhole: false, progress: progress)
         }
     }
 
@@ -176,6 +176,7 @@ struct FrameDownloader: Sendable {
     private func run(
         _ request: RangePlan.Request,
         isWhole: Bool,
+        acceptingWhole acceptsWhole: Bool,
         progress: FrameDownloadProgress
     ) async throws(StageError) {
         let consumer = RangeConsumer(
@@ -199,6 +200,11 @@ struct FrameDownloader: Sendable {
                     from: mirrors,
                     progress: progress
                 )
+            } catch .transfer(.unacceptable(_, .ranges)) where acceptsWhole {
+                // Bundles are requested whole after all ranges, so that each is received once for all of its frames. Those that an error
+                // in a piece concerns are among them.
+                progress.addWithoutRanges((try? await consumer.finish()) ?? request.frames)
+                return
             } catch .transfer(.wrongDigest) where attempts > 0 {
                 // Tries the next mirror, whose copy may be intact.
                 mirrors.append(mirrors.removeFirst())

@@ -144,7 +144,7 @@ extension Planner {
         var budget = budget
         for index in entries.indices {
             let pack = entries[index].pack
-            guard case .stage = entries[index].decision, pack.index != nil,
+            guard case .stage = entries[index].decision, !entries[index].isKept, pack.index != nil,
                 let size = pack.archiveDownloadSize
             else { continue }
             let isEssential = isEssential(pack)

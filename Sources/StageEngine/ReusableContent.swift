@@ -52,6 +52,11 @@ struct ReusableContent: Sendable {
         ReusableContent(of: tree, areaInventory: areaInventory, base: base)
     }
 
+    /// The content of the area alone: files of the generation may differ from its index.
+    var withoutBase: ReusableContent {
+        ReusableContent(of: tree, areaInventory: areaInventory, base: nil)
+    }
+
     /// Takes the expected content from the generation; returns `nil` if stopped early.
     func take(unless isStopped: () -> Bool) throws(FileError) -> UnusableContent? {
         var lost = UnusableContent()

@@ -87,11 +87,15 @@ public struct StagingResult: Sendable {
         add(staged.progress)
     }
 
-    /// Replaces the entries of packs that are not staged by the decisions of the plan that was made after the daemon had held
-    /// the run, if there is one.
+    /// Replaces the entries of packs that no earlier attempt has staged by the decisions of the plan that was made after the daemon
+    /// had held the run, if there is one.
     private mutating func replaceEntries(of ids: Set<PackID>, staging staged: StagedPacks) {
         guard let plan = staged.plan else { return }
-        replaceEntries(of: ids.filter { !staged.hasStaged($0) }, by: plan)
+        let attempted = Set(plan.packsToStage.map(\.id))
+        replaceEntries(
+            of: ids.filter { !staged.hasStaged($0) || attempted.contains($0) },
+            by: plan
+        )
     }
 
     /// Replaces the entries of packs by the decisions of a later plan.
@@ -271,6 +275,7 @@ public struct PackResult: Sendable {
         case .alreadyStaged:
             self.outcome = .present
             reason = .stagedByOther
+            failure = nil
         case .failed(let error):
             self.outcome = .failed
             failure = .engine(error, about: .pack(id))

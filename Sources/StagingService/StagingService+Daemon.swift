@@ -68,10 +68,11 @@ extension StagingService {
         let packs = plan.packsToStage.map(\.id)
         let permit = permit(for: order, packs: packs)
         var (staged, outcome) = await permit.perform { earlier in
-            // If the container cannot be read, staging the packs of the original plan reports the error.
-            guard let earlier, let later = try? await planner.plan(after: earlier) else {
-                return await work(plan)
-            }
+            // If the container cannot be read, staging the packs of the original plan reports the error. An interrupted plan lacks
+            // indexes, and would refuse packs that fit.
+            guard let earlier, let later = try? await planner.plan(after: earlier),
+                !Task.isCancelled
+            else { return await work(plan) }
             var attempt = await work(later)
             attempt.plan = later
             // Another process has staged these meanwhile.

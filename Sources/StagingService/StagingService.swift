@@ -365,9 +365,12 @@ public struct StagingService: Sendable {
     ) async -> StagedPacks {
         var plan = request.isOffline ? plan.withoutTransfers : plan
         var staged = StagedPacks()
-        staged.evicted = await makeRoom(plan.evictions, in: container)
-        if !plan.evictions.isEmpty, let free = await freeSpaceAfterEvictions(in: container) {
-            staged.outcomes = plan.refusePacks(beyond: free)
+        // An interrupted run stages nothing, and its plan may lack the indexes that show what fits.
+        if !plan.evictions.isEmpty, !Task.isCancelled {
+            staged.evicted = await makeRoom(plan.evictions, in: container)
+            if let free = await freeSpaceAfterEvictions(in: container) {
+                staged.outcomes = plan.refusePacks(beyond: free)
+            }
         }
         guard !plan.packsToStage.isEmpty else { return staged }
         let progress = Mutex(StagingProgress(plan))

@@ -95,6 +95,8 @@ private struct ApplicationQueue {
             }
             return registrations[application] != found.value
         }
+        let again = waiting
+        late.removeAll { again.contains($0) }
     }
 }
 
@@ -116,8 +118,10 @@ struct ApplicationRuns {
     /// The results of runs whose share was too short, until the runs are repeated.
     private var late: [ApplicationID?: StagingRuns] = [:]
 
-    /// The time below which no run but the first begins: a slow server needs it for a manifest.
+    /// The time below which no run is repeated, and which each run gets at least: a slow server needs it for a manifest.
     private static let shortestShare = Duration.seconds(5)
+    /// The time below which no run but the first begins: one with nothing to do needs less.
+    private static let shortestRun = Duration.seconds(1)
 
     /// Stages for one application after the other, with the registration that is on disk then.
     ///
@@ -195,14 +199,14 @@ struct ApplicationRuns {
     /// The time until the command's deadline; `nil` if it has none.
     private var timeLeft: Duration? { Deadline.current.map { $0 - ContinuousClock.now } }
 
-    /// `false` if the deadline is too near for another run.
-    private var hasTime: Bool { timeLeft.map { $0 >= Self.shortestShare } ?? true }
+    /// Returns whether a time is left until the deadline.
+    private func hasLeft(_ time: Duration) -> Bool { timeLeft.map { $0 >= time } ?? true }
 
     /// Returns the next application; `nil` at the end, or if the deadline is too near for another run.
     private mutating func nextApplication() -> ApplicationID?? {
         if queue.isEmpty { queue.add(from: sessions) }
-        guard hasTime || !hasBegun else { return nil }
-        if queue.isEmpty { queue.repeatLate() }
+        guard hasLeft(Self.shortestRun) || !hasBegun else { return nil }
+        if queue.isEmpty, hasLeft(Self.shortestShare) { queue.repeatLate() }
         guard !queue.isEmpty else { return nil }
         return .some(queue.next())
     }
@@ -260,7 +264,7 @@ struct ApplicationRuns {
         let names = queue.left.map { "'\($0)'" }.joined(separator: ", ")
         guard !names.isEmpty else { return }
         var failure = CommandFailure(StageError.cancelled)
-        if hasTime {
+        if hasLeft(Self.shortestRun) {
             failure.message = "interrupted before the run for \(names)"
         } else {
             failure.status = .unfinished

@@ -99,7 +99,6 @@ extension Container {
     private func removeRest(besides applications: Set<ApplicationID>) throws(ContainerError) -> Bool
     {
         guard try isDeserted(besides: applications) else { return true }
-        // Removes single files first: while one exists, the sweep keeps downloads that may be its bundles.
         var removal = try removePartialContent { _ in false }
         let now = Int64(Date().timeIntervalSince1970)
         removal.add(sweep(now: now, offering: OfferedContent()))

@@ -2,6 +2,7 @@ import Foundation
 import StageContainer
 import StageModel
 import StageSystem
+import StageTesting
 import SystemPackage
 import Testing
 
@@ -44,10 +45,14 @@ import Testing
         #expect(try container.reader.lease(.aurora)?.text(of: "sky.svg") == "<svg/>")
     }
 
-    @Test func aPackWhoseLinkCannotBeChangedLeavesNoGeneration() throws {
+    /// An immutable directory in the place of the link can neither be replaced nor moved away.
+    @Test(.root("chattr(1) takes root"))
+    func aPackWhoseLinkCannotBeChangedLeavesNoGeneration() throws {
         let packs = try #require(try container.root.directory("packs"))
         let staging = try #require(try container.root.directory("staging"))
         try packs.createDirectory("aurora")
+        try changeAttribute("+i", of: packs.path.appending("aurora"))
+        defer { try? changeAttribute("-i", of: packs.path.appending("aurora")) }
         for _ in 1...2 {
             let lock = try container.waitForLock(.aurora)
             let area = try container.makeStagingArea(lock)
@@ -61,6 +66,15 @@ import Testing
             #expect(try staging.entries() == [])
             #expect(try packs.entries().map(\.path) == ["aurora"])
         }
+    }
+
+    private func changeAttribute(_ change: String, of path: FilePath) throws {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: "/usr/bin/chattr")
+        process.arguments = [change, path.string]
+        try process.run()
+        process.waitUntilExit()
+        #expect(process.terminationStatus == 0)
     }
 
     @Test func packsWithEqualContentHaveAreasOfTheirOwn() throws {

@@ -73,6 +73,19 @@ struct LostObjectTests {
         #expect(left.filter { !$0.path.string.hasSuffix(".lock") } == [])
     }
 
+    /// The frames of the damaged file are in no other place than in the archive.
+    @Test func theArchiveReplacesADamagedFile() async throws {
+        let tree = try await publishUpdate()
+        guard case .staged = try await world.stage() else { throw Failure(text: "not staged") }
+        try overwrite(world.path(of: "large/3"), [0, 0, 0], at: 5000)
+        try serve(.missing)
+        guard case .staged = try await world.stage(repairing: true) else {
+            throw Failure(text: "not repaired")
+        }
+        #expect(try world.staged() == tree)
+        #expect(world.archiveRequests == 1)
+    }
+
     /// A server that cannot send objects for the moment is asked again by the next run, and allowances are kept.
     @Test(arguments: [(503, true), (404, false)])
     func theyAreNotReplaced(status: Int, mayReplaceObjects: Bool) async throws {

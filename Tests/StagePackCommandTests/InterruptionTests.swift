@@ -154,6 +154,17 @@ struct InterruptionTests {
         #expect(installed.world.server.requests(for: "/manifest.json").count > 1)
     }
 
+    /// Less time than the least share of an application suffices for applications with nothing to do.
+    @Test func aShortDeadlineIsEnoughForAllCompleteApplications() async throws {
+        var installed = try await Installed()
+        let pack = try SamplePack.small(.aurora)
+        try installed.world.publish(pack)
+        try installed.addOther(offering: [try SamplePack.small(try PackID("lions"))])
+        #expect(try await installed.run("prefetch", "--all", "--quiet").status == 0)
+        let ending = try await installed.run("prefetch", "--all", "--deadline", "4.9")
+        #expect(ending.status == 0, "\(ending)")
+    }
+
     @Test func runsWithADeadlineReachOneApplicationAfterTheOther() async throws {
         let installed = try await Installed()
         let silent = Answer(content: [1]).stalled(after: 0)

@@ -190,7 +190,7 @@ struct MisspeltWordTests {
         guard status == 2 else { return }
         // To load a pack that no manifest has would fail.
         let plan = "stagepack plan \(world.source.joined(separator: " "))"
-        let hint = "hint: run '\(plan)' to see the packs that there are\n"
+        let hint = "hint: run '\(plan)' to see all packs\n"
         #expect(other.error.hasSuffix(hint), "\(other)")
     }
 

@@ -94,7 +94,7 @@ struct RegistrationFaultTests {
         let ending = try await program.run(["prefetch", "--app", id])
         #expect(ending.status == 11, "\(ending)")
         let file = "/usr/share/stagepack/apps.d/\(id).json"
-        let hint = "hint: correct the file, or remove it: then '\(file)' holds\n"
+        let hint = "hint: correct the file, or remove it: then '\(file)' applies\n"
         #expect(ending.error.hasSuffix(hint), "\(ending)")
     }
 

@@ -29,6 +29,8 @@ struct RepairCommandTests {
         #expect(verified.status == 3)
         let text = ": changed: 'packs/aurora' of the container: is not a link\n"
         #expect(verified.output.contains(text), "\(verified)")
+        // A collection keeps the content for the repair.
+        #expect(try await installed.run("gc").status == 0)
         let app = installed.registration.application.text
         let repaired = try await installed.run("repair", "--app", app)
         #expect(repaired.status == 0, "\(repaired)")

@@ -196,7 +196,6 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
             }
         }
         let offered = try container.reader.offeredContent()
-        // Removes single files first: while one exists, the sweep keeps downloads that may be its bundles.
         if let offered {
             attempt { () throws(ContainerError) in
                 try container.removePartialContent { offered.all.contains($0.description) }
