@@ -25,7 +25,8 @@ struct DaemonShortageTests {
         // The loader of programs exits with a status of its own.
         if status == 127, said.contains("shared libraries") { return false }
         #expect(status == 71, "\(said)")
-        #expect(said.hasPrefix("stagepackd: error: the system "), "\(said)")
+        #expect(said.hasPrefix("stagepackd: error: "), "\(said)")
+        #expect(said.contains(": raise the limit ("), "\(said)")
         #expect(said.split(separator: "\n").count == 1)
         return false
     }

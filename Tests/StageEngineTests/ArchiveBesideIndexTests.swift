@@ -302,7 +302,7 @@ struct ArchiveBesideIndexTests {
         // This version of the manifest has no archive that would replace the unpacked files.
         try await world.publish(tree, archive: false)
         try await stage()
-        try expectStaged(tree)
+        #expect(try world.staged() == tree)
         let path = world.root.path.appending("container/generations/levels")
         let generation = try #require(try Directory.open(path).entries().first)
         let entries = try Directory.open(path.appending(generation.name)).entries()
