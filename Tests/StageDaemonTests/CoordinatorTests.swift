@@ -110,6 +110,8 @@ struct CoordinatorTests {
             try await coordinator.change(task, by: change(to: .cancelled), for: client)
         }
         try await poll("the change does not begin") { await coordinator.isChanging(.task(task)) }
+        // A change that does not wait for the end of the commit ends meanwhile.
+        try await Task.sleep(for: .milliseconds(300))
         let path: FilePath = "/staged"
         let error = FileError("rename", path: path, errno: .permissionDenied)
         await coordinator.reschedule(task, after: .file(error))

@@ -283,34 +283,6 @@ struct ArchiveBesideIndexTests {
     @Test func whatARunLeavesThatDiesWhileItUnpacksIsUsed() async throws {
         let tree = Self.tree()
         try await world.publish(tree, archive: true)
-        // Such a run leaves beside the content half of the unpacked files, and incomplete files.
-        let area = try await areaOfADeadRun()
-        let content = try #require(try area.directory("content"))
-        for file in ["large/4", "large/5"] {
-            try overwrite(content.path.pushing(FilePath(file)), [0, 0, 0], at: 5000)
-        }
-        let before = world.archiveRequests
-        try await stage()
-        try expectStaged(tree)
-        #expect(world.archiveRequests == before && world.bundleRequests == 0)
-    }
-
-    @Test func whatARunThatDiedHasUnpackedIsNotPublished() async throws {
-        let tree = Self.tree()
-        try await world.publish(tree, archive: true)
-        _ = try await areaOfADeadRun()
-        // This version of the manifest has no archive that would replace the unpacked files.
-        try await world.publish(tree, archive: false)
-        try await stage()
-        #expect(try world.staged() == tree)
-        let path = world.root.path.appending("container/generations/levels")
-        let generation = try #require(try Directory.open(path).entries().first)
-        let entries = try Directory.open(path.appending(generation.name)).entries()
-        #expect(!entries.contains { $0.name == "unpacked" })
-    }
-
-    /// Returns the staging area that a run leaves which dies while it unpacks the archive.
-    private func areaOfADeadRun() async throws -> Directory {
         // A file at the path of the generation makes the publication fail.
         let container = try Container.make(world.root.path.appending("container")).root
         let generations = try #require(try container.directory("generations"))
@@ -319,12 +291,20 @@ struct ArchiveBesideIndexTests {
             throw Failure(text: "published below a file")
         }
         try generations.removeTree("levels")
+        // Such a run leaves beside the content half of the unpacked files, and incomplete files.
         let staging = try #require(try container.directory("staging"))
         let name = try #require(try staging.entries().first?.name)
         let area = try #require(try staging.directory(FilePath(name)))
         let scratch = try area.makeDirectory("unpacked", exactly: .ownerReadWriteExecute)
         try scratch.write([1], to: "planted", durably: false)
-        return area
+        let content = try #require(try area.directory("content"))
+        for file in ["large/4", "large/5"] {
+            try overwrite(content.path.pushing(FilePath(file)), [0, 0, 0], at: 5000)
+        }
+        let before = world.archiveRequests
+        try await stage()
+        try expectStaged(tree)
+        #expect(world.archiveRequests == before && world.bundleRequests == 0)
     }
 
     @Test func aServerWithoutRangesServesTheArchiveInThePlaceOfLargerBundles() async throws {
