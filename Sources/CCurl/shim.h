@@ -133,22 +133,31 @@ static inline int stage_is_near(const char *address) {
     return four[0] == 127 || four[0] == 0 || (four[0] == 169 && four[1] == 254);
 }
 
+/// Parses a numeric address as libcurl has it as a host; an IPv6 address may have brackets. Copies it without these to `plain`, and its
+/// bytes to `address`. Returns its family; 0 for names.
+static inline int stage_parse_address(const char *host, char plain[INET6_ADDRSTRLEN + 1], unsigned char address[16]) {
+    size_t length = strlen(host), brackets = length > 2 && host[0] == '[';
+    length -= 2 * brackets;
+    if (length > INET6_ADDRSTRLEN) return 0;
+    memcpy(plain, host + brackets, length);
+    plain[length] = 0;
+    if (inet_pton(AF_INET, plain, address) == 1) return AF_INET;
+    return inet_pton(AF_INET6, plain, address) == 1 ? AF_INET6 : 0;
+}
+
 /// Returns 1 if a host is a numeric address of this machine or its link; 0 for other addresses and for names. An IPv6
 /// address may have brackets.
 static inline int stage_is_this_machine(const char *host) {
     char plain[INET6_ADDRSTRLEN + 1];
-    size_t length = strlen(host), brackets = length > 2 && host[0] == '[';
-    length -= 2 * brackets;
-    if (length >= sizeof plain) return 0;
-    memcpy(plain, host + brackets, length);
-    plain[length] = 0;
     unsigned char address[16];
-    int family = AF_INET;
-    if (inet_pton(AF_INET, plain, address) != 1) {
-        if (inet_pton(AF_INET6, plain, address) != 1) return 0;
+    int family = stage_parse_address(host, plain, address);
+    if (family == 0) return 0;
+    if (family == AF_INET6) {
         const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
-        if (memcmp(address, mapped, sizeof mapped) == 0) memcpy(address, address + 12, 4);
-        else family = AF_INET6;
+        if (memcmp(address, mapped, sizeof mapped) == 0) {
+            memcpy(address, address + 12, 4);
+            family = AF_INET;
+        }
     }
     if (stage_is_near(plain)) return 1;
     struct ifaddrs *list;
@@ -167,13 +176,8 @@ static inline int stage_is_this_machine(const char *host) {
 /// Returns 1 if a host is a numeric address, which libcurl looks up nowhere; an IPv6 address may have brackets.
 static inline int stage_is_numeric(const char *host) {
     char plain[INET6_ADDRSTRLEN + 1];
-    size_t length = strlen(host), brackets = length > 2 && host[0] == '[';
-    length -= 2 * brackets;
-    if (length >= sizeof plain) return 0;
-    memcpy(plain, host + brackets, length);
-    plain[length] = 0;
     unsigned char address[16];
-    return inet_pton(AF_INET, plain, address) == 1 || inet_pton(AF_INET6, plain, address) == 1;
+    return stage_parse_address(host, plain, address) != 0;
 }
 
 /// Returns 1 if a numeric address is not one of this machine's any more; 0 if it is, or if that is unknown.

@@ -63,7 +63,7 @@ public struct StoredGeneration: Equatable, Sendable {
 
     /// Returns the estimated space on disk for the files and directories of a pack.
     ///
-    /// What files leave of their blocks is enough for the directories, unless there are more directories than files.
+    /// The blocks that are counted for files are enough for the directories, too, unless there are more directories than files.
     static func size(
         _ installedSize: ByteCount,
         fileCount: Int,

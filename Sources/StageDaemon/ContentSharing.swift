@@ -3,8 +3,8 @@ import DequeModule
 /// Decides which task downloads content that several tasks of a user request: the leader downloads, the followers
 /// wait for it.
 ///
-/// A follower that cannot run is not considered again before something has changed for it, because a user may have any
-/// number of them.
+/// A follower that cannot run is set aside until ``reconsider(_:)`` or ``reconsiderFollowers(of:)`` names it, because a user may
+/// have any number of them.
 struct ContentSharing {
     private struct Group {
         var leader: Int64

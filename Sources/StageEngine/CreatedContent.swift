@@ -26,7 +26,12 @@ struct CreatedContent: Equatable, Sendable {
     ///   - areFilesUnpacked: `true` if the files are in the area already, and are moved.
     init(of index: ContentIndex, after base: IndexSource.Base?, areFilesUnpacked: Bool) {
         let links = index.fileCount - index.files.reduce(0) { count, _ in count + 1 }
-        self.init(space: index.directorySpace, inodeCount: index.directoryCount + links)
+        // Counted once: that reads all paths of the index.
+        let directories = index.directoryCount
+        self.init(
+            space: ContentIndex.space(ofDirectories: directories),
+            inodeCount: directories + links
+        )
         guard !areFilesUnpacked else { return }
         let linked = base.flatMap { $0.content.linksTakeNoSpace ? $0.contentMap : nil }
         for (_, file) in index.files where linked?.path(of: file) == nil {

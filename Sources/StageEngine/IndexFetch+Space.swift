@@ -54,9 +54,11 @@ extension IndexFetch {
         let index = try await index(in: nil, base: base, countingIn: &figures).content
         let indexSize = reference.contentSize
         return try await StageError.blocking { () throws(FileError) in
-            SpaceByIndex(
-                total: try index.spaceOnDisk(after: base) + indexSize,
-                directories: index.directorySpace
+            // Counted once: that reads all paths of the index.
+            let directories = ContentIndex.space(ofDirectories: index.directoryCount)
+            return SpaceByIndex(
+                total: try index.spaceOnDisk(after: base, directories: directories) + indexSize,
+                directories: directories
             )
         }
     }
@@ -72,16 +74,25 @@ extension ContentIndex {
     /// The length from which the target of a symbolic link takes a block.
     private static let longTarget = 60
 
-    /// The disk space of the directories, without that of the pack itself.
-    var directorySpace: ByteCount { ByteCount(Int64(directoryCount) * Self.block) }
+    /// Returns the disk space of a number of directories.
+    static func space(ofDirectories count: Int) -> ByteCount { ByteCount(Int64(count) * block) }
 
     /// The disk space of the content of a file, in whole blocks.
     static func blocks(of file: File) -> Int64 { (file.size + block - 1) / block * block }
 
     /// Returns the most disk space of a generation beside the staged one, with which it shares files by hard links.
-    fileprivate func spaceOnDisk(after base: IndexSource.Base?) throws(FileError) -> ByteCount {
+    ///
+    /// - Parameters:
+    ///   - base: The staged generation.
+    ///   - directories: The disk space of the directories, without that of the pack itself.
+    /// - Returns: The disk space, with that of the directories.
+    /// - Throws: The error in reading the staged generation.
+    fileprivate func spaceOnDisk(
+        after base: IndexSource.Base?,
+        directories: ByteCount
+    ) throws(FileError) -> ByteCount {
         let linked = try filesToLink(to: base)
-        var size = directorySpace.rawValue + Self.block
+        var size = directories.rawValue + Self.block
         for position in entries.indices {
             size += Int64(entries.pathBytes(at: position).count) + Self.entry
             switch entries.kind(at: position) {
