@@ -14,7 +14,7 @@ package struct KeptGeneration: Equatable, Sendable {
 
 extension ContainerReader {
     /// Returns the generations with the version and the content of `pack` that are not current and have all their files,
-    /// the latest copy first; none if the pack is not staged.
+    /// the latest copy first; none if the pack has no link, nor a directory in its place.
     ///
     /// A rollback whose pin was released leaves one, and a publication that was killed before it switched the link; so does
     /// a copy of the container with a directory in the place of the link. Does not compare the content with its digests. Costs a listing of the pack's generations, and some fstatat(2) for each

@@ -31,6 +31,9 @@ public struct StoredGeneration: Equatable, Sendable {
     public var isLeased: Bool
     /// `true` if the pack is pinned to the generation.
     public var isPinned: Bool
+    /// `true` if a copy of the container has a directory in the place of the pack's link; 'repair' makes the link again from
+    /// one of the pack's generations, so all of them stay.
+    package var isCopied = false
     /// The measured space on disk; `nil` if it was not measured.
     package var occupied: OccupiedSpace?
 
@@ -110,11 +113,13 @@ extension ContainerReader {
             let current = try currentGeneration(of: id)
             let previous = try previousGeneration(of: id)
             let isPinned = try pin(of: id) != nil
+            let isCopied = try current == nil && isCopied(id)
             for name in try generations(of: id) {
                 let role: StoredGeneration.Role =
                     name == current ? .current : name == previous ? .previous : .obsolete
                 if var stored = try stored(name, of: id, as: role) {
                     stored.isPinned = isPinned && role == .current
+                    stored.isCopied = isCopied
                     all.append(stored)
                 }
             }

@@ -6,7 +6,8 @@ public import StageModel
 /// Generations that are not current go first, obsolete ones before previous ones. Then packs with the policy
 /// `onDemand`, then packs with `prefetch`; within each group the least recently used first, then those of
 /// lower priority. Never evicted are generations that are leased, pinned, essential to any application,
-/// without a policy in any manifest, or staged for an application whose manifest is in a format of its own.
+/// without a policy in any manifest, staged for an application whose manifest is in a format of its own, or needed to
+/// repair a copied container.
 public struct EvictionPolicy: Equatable, Sendable {
     /// The generations on disk.
     public private(set) var generations: [StoredGeneration]
@@ -225,6 +226,7 @@ public struct EvictionPolicy: Equatable, Sendable {
         for stored: StoredGeneration,
         _ spared: Set<PackID>
     ) -> EvictionReason? {
+        if stored.isCopied { return nil }
         switch stored.role {
         case .obsolete: return .obsolete
         case .previous: return .previous

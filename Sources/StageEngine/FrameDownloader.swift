@@ -226,7 +226,9 @@ struct FrameDownloader: Sendable {
             url = try await fetch(part, from: mirrors, into: consumer, progress: progress)
         } catch {
             // Writes the frames that arrived completely, so that a later run does not request them again.
-            _ = try? await consumer.finish()
+            await consumer.waitForEnqueuedPieces()
+            // An error in writing them has ended the transfer.
+            if !consumer.isWanted { _ = try await consumer.finish() }
             throw error
         }
         do throws(StageError) {
@@ -251,6 +253,7 @@ struct FrameDownloader: Sendable {
         var fetch = source.request(for: mirrors, limit: ByteCount(Int64(part.0.count)))
         fetch.part = part
         fetch.take = { consumer.take($0) }
+        fetch.isWanted = { consumer.isWanted }
         fetch.remainingRange = { await consumer.remainingRange() }
         fetch.receiveWindow = progress.receiveWindow
         return try await source.fetch(fetch).url

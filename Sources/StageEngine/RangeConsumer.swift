@@ -40,6 +40,8 @@ final class RangeConsumer: Sendable {
     private let queue = DispatchQueue(label: "stagepack.frames")
     /// Used by the jobs of `queue` only, one at a time; the lock is never contended.
     private let state: Mutex<State>
+    /// `true` once an error occurred that no other bytes would prevent, such as a full disk.
+    private let hasLocalError = Atomic<Bool>(false)
 
     init(
         fetch: FrameDownloader,
@@ -60,6 +62,9 @@ final class RangeConsumer: Sendable {
     func take(_ piece: BodyPiece) {
         queue.async { [self] in state.withLock { consume(piece, updating: &$0) } }
     }
+
+    /// `false` once an error occurred that no other bytes would prevent, such as a full disk.
+    var isWanted: Bool { !hasLocalError.load(ordering: .relaxed) }
 
     /// Waits until all enqueued pieces are processed, and returns the frames that were not written, by their
     /// positions in the index.
@@ -139,6 +144,8 @@ final class RangeConsumer: Sendable {
                 try writeFrames(&state)
             } catch {
                 state.error = error
+                if case .transfer(.wrongDigest) = error { return }
+                hasLocalError.store(true, ordering: .relaxed)
             }
         }
     }
@@ -170,7 +177,8 @@ final class RangeConsumer: Sendable {
         state.start += Int64(used)
     }
 
-    /// Verifies and decodes a frame; returns `nil` if a delta frame does not produce the frame of the index.
+    /// Verifies and decodes a frame; returns `nil` if a delta frame does not produce the frame of the index, or if a frame
+    /// of a complete bundle is damaged.
     private func content(
         of number: Int,
         decoding stored: [UInt8],
@@ -190,6 +198,8 @@ final class RangeConsumer: Sendable {
         }
         let frame = index.frames[number]
         guard Digest(of: stored) == frame.storedDigest else {
+            // The frames after it may be intact, and a complete bundle is not requested again from there.
+            if isWhole { return nil }
             throw .transfer(.wrongDigest(url: ""))
         }
         guard frame.compressed != nil else { return stored }

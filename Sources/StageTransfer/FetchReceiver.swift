@@ -14,6 +14,8 @@ final class FetchReceiver: ExchangeReceiver {
     private var bytes: [UInt8] = []
     private var count: Int64 = 0
     private var isTooLarge = false
+    /// `true` if the consumer of the bytes needs no more of them.
+    private var isUnwanted = false
 
     init(_ request: FetchRequest, redirects: RedirectChain, source: String, rules: ResponseRules) {
         self.redirects = redirects
@@ -44,6 +46,10 @@ final class FetchReceiver: ExchangeReceiver {
     }
 
     func receive(_ body: Span<UInt8>) -> Bool {
+        guard request.isWanted?() != false else {
+            isUnwanted = true
+            return false
+        }
         count += Int64(body.count)
         guard count <= rules.limit else {
             isTooLarge = true
@@ -70,9 +76,14 @@ final class FetchReceiver: ExchangeReceiver {
         // The bytes of a truncated body are useful, too.
         deliverBytes()
         if isTooLarge { return .decided(.tooLarge, url: url.display, source: source, size: limit) }
-        if end.code == nil, end.stalled == nil { return .local(.cancelled) }
+        if isUnwanted || (end.code == nil && end.stalled == nil) { return .local(.cancelled) }
         guard let decision else { return .failed(end, url: url.display) }
         if decision == .begin, !end.isComplete { return .failed(end, url: url.display) }
+        // A body without a length ends with its connection.
+        if decision == .begin, let length = request.part?.range.count, count < Int64(length) {
+            let detail = "the content ended after \(count) of \(length.quantity(of: "byte"))"
+            return .transient(.unreachable(url: url.display, detail: detail), pause: nil)
+        }
         return .decided(decision, url: url.display, source: source, size: limit)
     }
 

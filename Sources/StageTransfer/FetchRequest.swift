@@ -23,6 +23,11 @@ public struct FetchRequest: Sendable {
     ///
     /// It is called on the engine's thread and must return at once.
     public var take: (@Sendable (BodyPiece) -> Void)?
+    /// Returns `false` once ``take`` needs no further bytes, because of an error of its own; the transfer then ends with
+    /// ``TransferError/cancelled``.
+    ///
+    /// It is called on the engine's thread and must return at once.
+    public var isWanted: (@Sendable () -> Bool)?
     /// Returns the end of the range of ``part`` that is still needed, after the bytes passed to ``take`` are processed.
     ///
     /// Called after each failed attempt; the next one requests this range, and if it is shorter than before, the failures so

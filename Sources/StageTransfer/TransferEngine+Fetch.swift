@@ -6,7 +6,7 @@ extension TransferEngine {
     /// Downloads a small document into memory.
     ///
     /// - Throws: ``TransferError``, with ``TransferError/unacceptable(url:_:)`` for a document that exceeds the
-    ///   request's limit, and for a range that no mirror serves.
+    ///   request's limit, and for a range that no mirror serves if one of them may serve the whole content.
     public func fetch(_ request: FetchRequest) async throws(TransferError) -> FetchedContent {
         let urls = try TransferURL.mirrors(
             request.mirrors,
@@ -22,6 +22,8 @@ extension TransferEngine {
             history: history
         )
         let start = clock.now
+        // The error of a mirror that may serve the whole content. It takes precedence over errors of mirrors that do not serve it.
+        var withoutRanges: TransferError?
         var content = FetchedContent.notModified
         var remaining = request.part?.range
         var event = TransferStateMachine.Event.began(isComplete: false)
@@ -45,7 +47,8 @@ extension TransferEngine {
                     content = .document(FetchedDocument(bytes: [], url: urls[mirror].display))
                 }
                 switch outcome {
-                case .permanent(.unacceptable(_, .ranges)): break
+                case .permanent(.unacceptable(let url, .ranges)):
+                    withoutRanges = .unacceptable(url: url, .ranges)
                 case .transient(let error, _), .permanent(let error):
                     request.report(.mirrorFailed(url: urls[mirror].display, error))
                 default: break
@@ -60,7 +63,7 @@ extension TransferEngine {
                 event = .waited
             case .verify: event = .verified(nil)
             case .succeed: return content
-            case .fail(let error): throw error
+            case .fail(let error): throw error == .cancelled ? error : withoutRanges ?? error
             }
         }
     }
@@ -138,6 +141,7 @@ extension TransferEngine {
         )
         var fields = rules.fields + (tag.map { ["If-None-Match: \($0)"] } ?? [])
         if request.isRevalidated { fields.append("Cache-Control: max-age=0") }
+        if request.isWhole, let part = request.part { rules.size = part.total }
         if !request.isWhole, let range = request.part?.range {
             fields.append("Range: bytes=\(range.lowerBound)-\(range.upperBound - 1)")
         }

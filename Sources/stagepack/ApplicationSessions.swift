@@ -169,7 +169,7 @@ struct ApplicationRuns {
                 var attempt = try await session.hints.apply { () throws(CommandFailure) in
                     try await stage(session, isRepetition: earlier != nil)
                 }
-                if let earlier { attempt.runs.addPacks(of: earlier) }
+                if let earlier { attempt.runs.addResults(of: earlier) }
                 if attempt.isLate {
                     late[application] = attempt.runs
                     queue.setAside(application)
@@ -261,6 +261,9 @@ struct ApplicationRuns {
         for application in queue.late + queue.waiting {
             if let runs = late.removeValue(forKey: application) { all.add(runs) }
         }
+        // Applications that were unregistered meanwhile.
+        for runs in late.values { all.add(runs) }
+        late = [:]
         let names = queue.left.map { "'\($0)'" }.joined(separator: ", ")
         guard !names.isEmpty else { return }
         var failure = CommandFailure(StageError.cancelled)
@@ -307,8 +310,8 @@ extension StagingRuns {
         failures += others.failures
     }
 
-    /// Adds the packs that an earlier run of the same application has staged, and the bytes that it has received.
-    fileprivate mutating func addPacks(of earlier: StagingRuns) {
+    /// Adds the results of an earlier run of the same application.
+    fileprivate mutating func addResults(of earlier: StagingRuns) {
         if reports.isEmpty {
             reports = earlier.reports
             return
@@ -318,7 +321,7 @@ extension StagingRuns {
             guard let other = earlier.reports.first(where: { $0.application == application }) else {
                 continue
             }
-            reports[index].addPacks(of: other)
+            reports[index].addResults(of: other)
         }
     }
 }
@@ -327,8 +330,21 @@ extension StagingReport {
     /// `true` if nothing of the run failed.
     fileprivate var isComplete: Bool { failures.isEmpty && manifestProblem == nil }
 
-    fileprivate mutating func addPacks(of earlier: StagingReport) {
+    /// Adds what an earlier run has staged, received, evicted and removed.
+    fileprivate mutating func addResults(of earlier: StagingReport) {
         transferred += earlier.transferred
+        if let evictions = earlier.evicted { evicted = evictions + (evicted ?? []) }
+        if let packs = earlier.removed { removed = packs + (removed ?? []) }
+        files =
+            files.map { files in
+                files.map { file in
+                    let other = earlier.files?.first { $0.identifier == file.identifier }
+                    guard file.outcome == .present, let other, other.outcome == .staged else {
+                        return file
+                    }
+                    return other
+                }
+            } ?? earlier.files
         for index in packs.indices {
             let id = packs[index].id
             guard let other = earlier.packs.first(where: { $0.id == id }) else { continue }

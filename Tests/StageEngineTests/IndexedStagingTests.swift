@@ -260,6 +260,34 @@ struct IndexedStagingTests {
         }
     }
 
+    @Test func aServerWithoutRangesServesBundlesThatTheNextMirrorLacks() async throws {
+        let other = try TestServer()
+        defer { other.stop() }
+        try await world.publish(tree)
+        let mirrors = [world.server.baseURL + "/", other.baseURL + "/"]
+        try world.serve(mirrors: mirrors) { $0.ignoringRanges() }
+        _ = try figures(await world.stage())
+        #expect(try world.staged() == tree)
+    }
+
+    /// The frames after a damaged one are written all the same, and the other server has that one.
+    @Test func twoDamagedBundlesWithoutRangesMakeAPack() async throws {
+        let other = try TestServer()
+        defer { other.stop() }
+        let tree = ["long": noise(4_000_000, seed: 40)]
+        try await world.publish(tree)
+        let mirrors = [other.baseURL + "/", world.server.baseURL + "/"]
+        try world.serve(mirrors: mirrors) { $0.ignoringRanges() }
+        let path = try #require(world.bundles.first)
+        for (server, place) in [(other, 400_000), (world.server, 3_600_000)] {
+            var bytes = try world.object(path)
+            bytes[place] ^= 1
+            server.answer(path, with: Answer.content(bytes).ignoringRanges())
+        }
+        _ = try figures(await world.stage())
+        #expect(try world.staged() == tree)
+    }
+
     /// Frames of an obsolete bundle that nothing needs are no progress.
     @Test func aWholeBundleCountsAsItsNeededFrames() async throws {
         var tree = ["kept": noise(4_000_000, seed: 1), "gone": noise(2_000_000, seed: 2)]

@@ -1,3 +1,4 @@
+import StageContainer
 import StageModel
 import StageSystem
 import StageTesting
@@ -32,6 +33,9 @@ struct RepairCommandTests {
         // A collection keeps the content for the repair.
         #expect(try await installed.run("gc").status == 0)
         let app = installed.registration.application.text
+        // What the repair needs is not evicted.
+        let collected = try await installed.run("gc", "--quota", "1KB", "--app", app)
+        #expect(collected.status == 40, "\(collected)")
         let repaired = try await installed.run("repair", "--app", app)
         #expect(repaired.status == 0, "\(repaired)")
         #expect(installed.world.server.requests(for: pack.path).count == 1)
@@ -56,6 +60,19 @@ struct RepairCommandTests {
         let removed = try await installed.run("remove", "aurora", "--app", app)
         #expect(removed.status == 0, "\(removed)")
         #expect(!FileStatus.exists(installed.container.appending("packs/aurora")))
+    }
+
+    @Test func aCopiedPackThatIsOfferedNoMoreIsRemoved() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try .small(.aurora))
+        #expect(try await installed.run("prefetch", "--all", "--quiet").status == 0)
+        try followLink(of: "aurora", installed)
+        try installed.world.publish()
+        let run = try await installed.run("prefetch", "--all", "--event", "periodic", "--quiet")
+        #expect(run.status == 0, "\(run)")
+        #expect(!FileStatus.exists(installed.container.appending("packs/aurora")))
+        let reader = try ContainerReader.open(installed.container)
+        #expect(try reader.inventory().isEmpty)
     }
 
     @Test func aRepairOfOneApplicationNamesWhatItLeaves() async throws {

@@ -167,6 +167,67 @@ import Testing
         #expect(document.bytes == Array(noise(1000)[10..<20]))
     }
 
+    /// The error of a mirror that does not send the content does not hide that another may send all of it.
+    @Test(arguments: [Answer.status(404), .dropped])
+    func aServerWithoutRangesIsNotHiddenByOneWithoutTheContent(other: Answer) async throws {
+        server.answer("/manifest", with: .content(noise(1000)).ignoringRanges())
+        server.answer("/other", with: other)
+        let mirrors = [server.url("/manifest"), server.url("/other", host: "localhost")]
+        await #expect(throws: TransferError.unacceptable(url: mirrors[0], .ranges)) {
+            try await fetch {
+                $0.mirrors = mirrors
+                $0.part = (10..<20, 1000)
+            }
+        }
+    }
+
+    /// A body without a length ends with its connection, also if that breaks.
+    @Test(arguments: [0..<1000, 10..<500] as [Range<Int64>])
+    func aBodyWithoutALengthThatEndsEarlyIsRequestedAgain(range: Range<Int64>) async throws {
+        let answer = Answer.content(noise(1000)).omitting("Content-Length")
+        server.answer("/manifest", with: answer.cut(after: 5), answer)
+        let content = try await fetch {
+            $0.limit = ByteCount(1000)
+            $0.part = (range, 1000)
+        }
+        guard case .document(let document) = content else {
+            Issue.record("expected a document")
+            return
+        }
+        #expect(document.bytes == Array(noise(1000)[Int(range.lowerBound)..<Int(range.upperBound)]))
+    }
+
+    @Test func aWholeObjectOfAnotherSizeIsRefused() async {
+        server.answer("/manifest", with: .content(noise(900)))
+        let url = server.url("/manifest")
+        let error = TransferError.wrongSize(
+            url: url,
+            expected: ByteCount(1000),
+            actual: ByteCount(900)
+        )
+        await #expect(throws: error) {
+            try await fetch {
+                $0.limit = ByteCount(1000)
+                $0.part = (0..<1000, 1000)
+            }
+        }
+    }
+
+    @Test func aTransferEndsOnceItsConsumerNeedsNoMoreBytes() async {
+        server.answer("/manifest", with: Answer.content(noise(1000)).with { $0.isEndless = true })
+        let count = Mutex(0)
+        await #expect(throws: TransferError.cancelled) {
+            try await fetch {
+                $0.limit = .mebibytes(64)
+                $0.take = { piece in
+                    guard case .bytes(let bytes) = piece else { return }
+                    count.withLock { $0 += bytes.count }
+                }
+                $0.isWanted = { count.withLock { $0 } < 1 << 20 }
+            }
+        }
+    }
+
     @Test func aPortalIsRecognised() async throws {
         server.answer("/manifest", with: .portal)
         let url = server.url("/manifest")
