@@ -6,12 +6,19 @@ package import SystemPackage
 package struct ArchiveInventory: Hashable, Sendable, Codable {
     /// The number of files and symbolic links.
     package var fileCount = 0
+    /// The number of directories, including implied parents.
+    package var directoryCount = 0
     /// The sum of the file sizes.
     package var installedSize = ByteCount.zero
 
     /// Creates an inventory from its totals.
-    package init(fileCount: Int = 0, installedSize: ByteCount = .zero) {
+    package init(
+        fileCount: Int = 0,
+        directoryCount: Int = 0,
+        installedSize: ByteCount = .zero
+    ) {
         self.fileCount = fileCount
+        self.directoryCount = directoryCount
         self.installedSize = installedSize
     }
 
@@ -118,6 +125,7 @@ package struct ArchiveInventory: Hashable, Sendable, Codable {
         }
         if let (path, fault) = links.firstFault() { throw .notAllowed(entry: path, fault) }
         try paths.checkDirectories(fileCount: fileCount)
+        directoryCount = paths.directories
     }
 }
 
@@ -133,7 +141,8 @@ private struct PathInventory {
     /// The kinds of entries and implied parents, by the bytes of paths: as strings, canonically equivalent ones are
     /// equal.
     private var kinds: [[UInt8]: Kind] = [:]
-    private var directories = 0
+    /// The number of directories, including implied parents.
+    private(set) var directories = 0
     private var directoryEntries = 0
     private var lastDirectory = ""
 

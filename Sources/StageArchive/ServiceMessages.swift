@@ -81,6 +81,7 @@ extension ServiceRequest: ServiceMessage {
         message.add(limits.entries)
         message.add(Int(limits.bytes.rawValue))
         message.add(Int(limits.window.rawValue))
+        message.add(limits.statedDirectories ?? -1)
         if let fileName { message.add(fileName) }
     }
 
@@ -92,12 +93,14 @@ extension ServiceRequest: ServiceMessage {
         switch message.takeNumber() {
         case 0?:
             guard let destination = message.takeText(), let entries = message.takeNumber(),
-                let bytes = message.takeNumber(), let window = message.takeNumber()
+                let bytes = message.takeNumber(), let window = message.takeNumber(),
+                let directories = message.takeNumber()
             else { return nil }
             let limits = UnpackLimits(
                 entries: entries,
                 bytes: ByteCount(bytes),
-                window: ByteCount(window)
+                window: ByteCount(window),
+                statedDirectories: directories < 0 ? nil : directories
             )
             task = .unpack(destination: destination, fileName: message.takeText(), limits)
         case 1?: task = .count
@@ -125,6 +128,7 @@ extension ServiceAnswer: ServiceMessage {
         case .inventory(let inventory):
             message.add(2)
             message.add(inventory.fileCount)
+            message.add(inventory.directoryCount)
             message.add(Int(inventory.installedSize.rawValue))
         case .failure(let error):
             message.add(3)
@@ -141,10 +145,16 @@ extension ServiceAnswer: ServiceMessage {
             guard let report = UnpackReport(reading: &message) else { return nil }
             self = .report(report)
         case 2?:
-            guard let count = message.takeNumber(), let size = message.takeSize() else {
-                return nil
-            }
-            self = .inventory(ArchiveInventory(fileCount: count, installedSize: size))
+            guard let files = message.takeNumber(), let directories = message.takeNumber(),
+                let size = message.takeSize()
+            else { return nil }
+            self = .inventory(
+                ArchiveInventory(
+                    fileCount: files,
+                    directoryCount: directories,
+                    installedSize: size
+                )
+            )
         case 3?:
             guard let error = message.takeValue(ArchiveError.self) else { return nil }
             self = .failure(error)

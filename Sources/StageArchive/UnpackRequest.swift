@@ -43,20 +43,32 @@ package struct UnpackLimits: Hashable, Sendable, Codable {
     package var bytes: ByteCount
     /// The largest decoder window in bytes.
     package var window: ByteCount
+    /// The number of directories that the manifest states; `nil` if it states none.
+    package var statedDirectories: Int?
 
-    /// Creates limits from the number of files and links, the sum of the sizes, and the decoder's window.
+    /// Creates limits.
+    ///
+    /// - Parameters:
+    ///   - entries: The number of files and links.
+    ///   - bytes: The sum of the file sizes.
+    ///   - window: The largest decoder window in bytes.
+    ///   - statedDirectories: The number of directories that the manifest states.
     package init(
         entries: Int,
         bytes: ByteCount,
-        window: ByteCount = ManifestLimits.windowSize
+        window: ByteCount = ManifestLimits.windowSize,
+        statedDirectories: Int? = nil
     ) {
         self.entries = entries
         self.bytes = bytes
         self.window = window
+        self.statedDirectories = statedDirectories
     }
 
+    /// The number of entries that are directories; an archive may repeat them, and have one for the pack itself.
+    package var directoryEntries: Int { ManifestLimits.directories(fileCount: entries) }
     /// The number of directories, including implied parents.
-    package var directories: Int { ManifestLimits.directories(fileCount: entries) }
+    package var directories: Int { min(statedDirectories ?? .max, directoryEntries) }
 }
 
 /// Exact totals of an unpacked archive.

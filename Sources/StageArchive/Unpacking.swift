@@ -231,8 +231,8 @@ private struct Unpacking: ~Copyable {
 
     private mutating func countDirectory(_ path: String) throws(ArchiveError) {
         directoryEntries += 1
-        guard directoryEntries <= request.limits.directories else {
-            throw .tooManyEntries(entry: path, limit: request.limits.directories)
+        guard directoryEntries <= request.limits.directoryEntries else {
+            throw .tooManyEntries(entry: path, limit: request.limits.directoryEntries)
         }
     }
 

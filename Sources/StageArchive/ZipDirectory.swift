@@ -17,7 +17,7 @@ enum ZipDirectory {
     ) throws(ArchiveError) -> ZipNames {
         let bytes = ZipBytes(file)
         let directory = try ZipEnd.find(in: bytes)
-        let (maximum, overflows) = limits.entries.addingReportingOverflow(limits.directories)
+        let (maximum, overflows) = limits.entries.addingReportingOverflow(limits.directoryEntries)
         guard overflows || directory.count <= maximum else {
             throw .tooManyEntries(entry: "", limit: limits.entries)
         }

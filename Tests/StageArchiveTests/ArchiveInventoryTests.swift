@@ -59,7 +59,21 @@ struct ArchiveInventoryTests {
             .init("a", content: [1, 2, 3]), .init("b", .hardLink, target: "a"),
             .init("c", .hardLink, target: "b"), .init("d", .directory), .init("d", .directory),
         ])
-        #expect(found == ArchiveInventory(fileCount: 3, installedSize: ByteCount(9)))
+        let expected = ArchiveInventory(
+            fileCount: 3,
+            directoryCount: 1,
+            installedSize: ByteCount(9)
+        )
+        #expect(found == expected)
+    }
+
+    /// An archive may repeat a directory, only imply it, and name the root.
+    @Test func directoriesAreCountedOnce() throws {
+        let found = try inventory([
+            .init("./", .directory), .init("a/b/file"), .init("a/", .directory),
+            .init("a/", .directory), .init("empty", .directory),
+        ])
+        #expect(found == ArchiveInventory(fileCount: 1, directoryCount: 3))
     }
 
     @Test func directoriesBeyondTheLimitOfClientsAreRefused() throws {

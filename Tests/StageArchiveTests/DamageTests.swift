@@ -92,6 +92,23 @@ import Testing
         #expect(try await bench.refusal(builder.bytes, .tar) == error)
     }
 
+    /// Counts the directories that are created, and not the entries that name them.
+    @Test func noDirectoryMoreThanStatedIsMade() async throws {
+        var bench = try Bench()
+        let tar = TarBuilder(
+            .init("./", .directory),
+            .init("a/b/file"),
+            .init("a/", .directory),
+            .init("a/", .directory),
+            .init("empty", .directory)
+        )
+        bench.limits.statedDirectories = 3
+        #expect(try await bench.refusal(tar.bytes, .tar) == nil)
+        bench.limits.statedDirectories = 2
+        let error = ArchiveError.tooManyEntries(entry: "empty", limit: 2)
+        #expect(try await bench.refusal(tar.bytes, .tar) == error)
+    }
+
     @Test func copiesCountInBytes() async throws {
         var bench = try Bench()
         bench.limits.bytes = ByteCount(Int64(11))

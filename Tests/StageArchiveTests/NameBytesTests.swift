@@ -148,8 +148,8 @@ import Testing
         // The files have five bytes, and their copies three.
         let expected =
             sample.hasHardLinks
-            ? ArchiveInventory(fileCount: 8, installedSize: ByteCount(8))
-            : ArchiveInventory(fileCount: 6, installedSize: ByteCount(5))
+            ? ArchiveInventory(fileCount: 8, directoryCount: 2, installedSize: ByteCount(8))
+            : ArchiveInventory(fileCount: 6, directoryCount: 2, installedSize: ByteCount(5))
         #expect(inventory == expected)
     }
 

@@ -27,7 +27,13 @@ struct ServiceMessageTests {
     private static let answers: [ServiceAnswer] =
         reports.map(ServiceAnswer.report) + [
             .progress(.zero), .progress(.mebibytes(1)),
-            .inventory(ArchiveInventory(fileCount: 7, installedSize: ByteCount(Int64(12)))),
+            .inventory(
+                ArchiveInventory(
+                    fileCount: 7,
+                    directoryCount: 5,
+                    installedSize: ByteCount(Int64(12))
+                )
+            ),
             .failure(.cancelled),
             .failure(.damaged(entry: "a/ü", "it ends early")),
             .failure(.tooLarge(entry: "b", limit: .kibibytes(4))),
@@ -50,7 +56,7 @@ struct ServiceMessageTests {
             task: .unpack(
                 destination: "",
                 fileName: "data.bin",
-                UnpackLimits(entries: 0, bytes: ByteCount(Int64.max))
+                UnpackLimits(entries: 0, bytes: ByteCount(Int64.max), statedDirectories: 0)
             ),
             format: .file
         ),
