@@ -54,6 +54,9 @@ public struct Pack: Hashable, Sendable {
     public var installedSize: ByteCount
     /// The number of regular files and symbolic links, without directories.
     public var fileCount: Int
+    /// The number of directories, including implied parents, without that of the pack itself; `nil` if the manifest does not
+    /// state it.
+    public var directoryCount: Int?
     /// The order among packs of the same policy: higher first.
     public var priority: Int
     /// The versions of the application that the pack is for; `nil` for all.
@@ -85,6 +88,7 @@ public struct Pack: Hashable, Sendable {
         self.index = index
         self.installedSize = installedSize
         self.fileCount = fileCount
+        directoryCount = nil
         priority = 0
         applicationVersion = nil
         userInfo = nil

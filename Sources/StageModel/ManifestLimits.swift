@@ -44,9 +44,9 @@ public enum ManifestLimits {
     /// Returns the most directories, including implied parents, of a pack with this number of files and
     /// links: 4,096, and two for each.
     ///
-    /// A directory takes a block and an inode, and almost no bytes of an index or an archive; a manifest does not tell how many
-    /// a pack has. Real trees have fewer directories than files: the files of a Linux system in `/usr/lib` have one for five
-    /// of them.
+    /// A directory takes a block and an inode, and almost no bytes of an index or an archive. A manifest states at most this
+    /// many, or none: then the limit applies to the content. Real trees have fewer directories than files: the files of a
+    /// Linux system in `/usr/lib` have one for five of them.
     public static func directories(fileCount: Int) -> Int {
         let (product, overflows) = fileCount.multipliedReportingOverflow(by: 2)
         return overflows ? .max : product.addingReportingOverflow(4096).partialValue

@@ -3,8 +3,8 @@ struct PackDocument: JSONReadable, Encodable {
     var pack: Pack
 
     enum Key: String, CodingKey, CaseIterable {
-        case id, version, policy, archive, index, installedSize, fileCount, priority, requires
-        case userInfo
+        case id, version, policy, archive, index, installedSize, fileCount, directoryCount
+        case priority, requires, userInfo
     }
 
     static let memberNames = MemberNames(
@@ -33,6 +33,10 @@ struct PackDocument: JSONReadable, Encodable {
             ),
             fileCount: try members.number(.fileCount, in: 0...ManifestLimits.fileCount)
         )
+        if members.has(.directoryCount) {
+            let limit = ManifestLimits.directories(fileCount: pack.fileCount)
+            pack.directoryCount = try members.number(.directoryCount, in: 0...limit)
+        }
         if members.has(.priority) {
             pack.priority = try members.number(.priority, in: .min ... .max)
         }
@@ -52,6 +56,7 @@ struct PackDocument: JSONReadable, Encodable {
         try container.encodeIfPresent(pack.index.map(IndexDocument.init), forKey: .index)
         try container.encode(pack.installedSize, forKey: .installedSize)
         try container.encode(pack.fileCount, forKey: .fileCount)
+        try container.encodeIfPresent(pack.directoryCount, forKey: .directoryCount)
         if pack.priority != 0 { try container.encode(pack.priority, forKey: .priority) }
         try container.encodeIfPresent(
             RequirementsDocument(pack.applicationVersion),

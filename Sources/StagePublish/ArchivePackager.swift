@@ -143,7 +143,8 @@ package struct ArchivePackager: Sendable {
             size: target.size,
             digest: digest,
             installedSize: evaluation.installedSize,
-            fileCount: evaluation.fileCount
+            fileCount: evaluation.fileCount,
+            directoryCount: evaluation.directoryCount
         )
     }
 }

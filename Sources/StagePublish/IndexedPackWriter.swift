@@ -48,6 +48,7 @@ package struct IndexedPack: Equatable, Sendable {
             installedSize: index.installedSize,
             fileCount: index.fileCount
         )
+        offered.directoryCount = index.directoryCount
         offered.userInfo = userInfo
         return offered
     }

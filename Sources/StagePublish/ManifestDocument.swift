@@ -158,9 +158,9 @@ package struct ManifestDocument {
 
     /// The known members of a pack, its archive and its index, in a readable order.
     private static let names = [
-        "id", "version", "policy", "archive", "index", "installedSize", "fileCount", "priority",
-        "userInfo", "url", "format", "size", "sha256", "fileName", "windowSize", "contentSize",
-        "contentSHA256", "bundleSize", "deltas", "fileTableDelta",
+        "id", "version", "policy", "archive", "index", "installedSize", "fileCount",
+        "directoryCount", "priority", "userInfo", "url", "format", "size", "sha256", "fileName",
+        "windowSize", "contentSize", "contentSHA256", "bundleSize", "deltas", "fileTableDelta",
     ]
 
     /// Returns the pack as JSON for the manifest.

@@ -28,5 +28,6 @@ extension PackagedArchive {
         self.format = format
         installedSize = inventory.installedSize
         fileCount = inventory.fileCount
+        directoryCount = inventory.directoryCount
     }
 }

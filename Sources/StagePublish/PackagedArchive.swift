@@ -18,6 +18,8 @@ package struct PackagedArchive: Hashable, Sendable {
     package var installedSize: ByteCount
     /// The number of files and symbolic links.
     package var fileCount: Int
+    /// The number of directories, including implied parents.
+    package var directoryCount: Int
 
     /// Returns the pack's entry for a manifest, with the archive at `url`.
     package func pack(version: Int, url: String) -> Pack {
@@ -29,6 +31,7 @@ package struct PackagedArchive: Hashable, Sendable {
             installedSize: installedSize,
             fileCount: fileCount
         )
+        offered.directoryCount = directoryCount
         offered.userInfo = userInfo
         return offered
     }

@@ -61,6 +61,9 @@ package struct RecipeEvaluation: Sendable {
     /// The number of files and links.
     package var fileCount: Int { entries.count { $0.content.kind != .directory } }
 
+    /// The number of directories, including implied parents.
+    package var directoryCount: Int { entries.count - fileCount }
+
     /// Evaluates the recipe; `directory` is the directory that its sources or its `sourceRoot` are relative
     /// to, empty for the working directory.
     ///

@@ -188,6 +188,7 @@ extension StoredIndex {
             installedSize: self.index.installedSize,
             fileCount: self.index.fileCount
         )
+        pack.directoryCount = self.index.directoryCount
         pack.userInfo = recipe.userInfo
         return pack
     }

@@ -97,6 +97,11 @@ import Testing
             #""fileCount": 12"#, #""fileCount": 12345678901234567890123"#,
             "packs[0].fileCount: expected a whole number, found 1.2345678901234568e+22"
         ),
+        // Two directories for each file, and 4,096 more.
+        (
+            #""directoryCount": 3"#, #""directoryCount": 4121"#,
+            "packs[0].directoryCount: expected a whole number from 0 to 4120, found 4121"
+        ),
         (
             #""format": "tar.zst""#, #""format": "file", "fileName": "a/b""#,
             "packs[0].archive.fileName: expected a file name without '/', found 'a/b'"

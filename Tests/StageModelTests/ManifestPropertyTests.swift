@@ -45,12 +45,14 @@ import Testing
         let events = InstallationEvent.allCases
         let policies: [DownloadPolicy] = [.onDemand, .essential(Set(events)), .prefetch([])]
         let texts: [String?] = [nil, "[]", #""\\ \"ü\n""#, #"{"a":{"b":[1.5,true,null]}}"#, "-7"]
+        let counts: [Int?] = [nil, 0, 4120]
         let sample = manifest.packs[0]
         manifest.packs = try (0..<Int.random(in: 0...5, using: &random)).map { index in
             var pack = sample
             pack.id = try PackID("pack-\(index)")
             pack.version = Int.random(in: 1...Int.max, using: &random)
             pack.policy = policies.randomElement(using: &random) ?? .onDemand
+            pack.directoryCount = counts.randomElement(using: &random) ?? nil
             pack.priority = Int.random(in: .min ... .max, using: &random)
             pack.userInfo = texts.randomElement(using: &random) ?? nil
             pack.archive?.fileName = Bool.random(using: &random) ? "Füssen.svg" : nil

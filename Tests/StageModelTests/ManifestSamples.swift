@@ -13,7 +13,8 @@ enum Sample {
         """
         {"id": "\(id)", "version": 7, \
         "policy": {"essential": {"installationEventTypes": ["firstInstallation"]}}, \
-        "archive": \(archive), "installedSize": 19011233, "fileCount": 12, "priority": 10, \
+        "archive": \(archive), "installedSize": 19011233, "fileCount": 12, \
+        "directoryCount": 3, "priority": 10, \
         "userInfo": {"b": [1, 2.5, null], "a": true}}
         """
     }
@@ -52,6 +53,7 @@ enum Sample {
             installedSize: ByteCount(19_011_233),
             fileCount: 12
         )
+        pack.directoryCount = 3
         pack.priority = 10
         pack.userInfo = #"{"a":true,"b":[1,2.5,null]}"#
         return Manifest(

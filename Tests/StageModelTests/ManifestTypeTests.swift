@@ -24,6 +24,7 @@ import Testing
         (#""sha256": "#, "\"\(Sample.digest)\"", []),
         (#""installedSize": "#, "19011233", ["1"]),
         (#""fileCount": "#, "12", ["1"]),
+        (#""directoryCount": "#, "3", ["null", "1"]),
         (#""priority": "#, "10", ["null", "1"]),
         (#""userInfo": "#, #"{"b": [1, 2.5, null], "a": true}"#, values),
     ])

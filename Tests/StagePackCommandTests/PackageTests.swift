@@ -13,7 +13,7 @@ struct PackageTests: PublisherSuite {
     /// The output of `package --json`.
     private struct Package: Decodable, Equatable {
         var pack, file, format, sha256: String
-        var size, installedSize, fileCount: Int
+        var size, installedSize, fileCount, directoryCount: Int
     }
 
     private struct Edit: Decodable, Equatable {
@@ -168,7 +168,8 @@ struct PackageTests: PublisherSuite {
                     sha256: Digest(of: archive).description,
                     size: archive.count,
                     installedSize: 17,
-                    fileCount: 4
+                    fileCount: 4,
+                    directoryCount: 2
                 )
         )
         let server = TestServer.current
@@ -192,7 +193,8 @@ struct PackageTests: PublisherSuite {
         let added = try await program.run(add)
         #expect(try decode(Edit.self, added.output) == edit, "\(added.error)")
         let manifest = try bytes(of: directory.path.pushing("site/manifest.json"))
-        #expect(try Manifest(json: manifest).packs.first?.archive?.url == "aurora%201.\(format)")
+        let offered = try #require(try Manifest(json: manifest).packs.first)
+        #expect(offered.archive?.url == "aurora%201.\(format)" && offered.directoryCount == 2)
         server.answer("/manifest.json", with: .content(manifest))
         server.answer("/aurora%201.\(format)", with: .content(archive))
         let lint = ["manifest", "lint", "site/manifest.json", "--strict", "--online"]

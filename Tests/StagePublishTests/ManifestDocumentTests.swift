@@ -139,6 +139,17 @@ import Testing
         )
     }
 
+    /// The new version states no number of directories, and that of the old one would be wrong.
+    @Test func theDirectoriesOfAnOlderVersionAreNotKept() throws {
+        var document = try empty()
+        var first = try pack("aurora", 1)
+        first.directoryCount = 5
+        #expect(try document.add(first))
+        #expect(text(document).contains(#""fileCount": 2,\#n      "directoryCount": 5,"#))
+        #expect(try document.add(try pack("aurora", 2, digit: "b")))
+        #expect(document.manifest.packs.map(\.directoryCount) == [nil])
+    }
+
     @Test func anEqualPackChangesNothing() throws {
         var document = try empty()
         #expect(try document.add(try pack("aurora", 2)))

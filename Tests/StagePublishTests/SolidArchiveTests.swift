@@ -167,6 +167,7 @@ struct SolidArchiveTests {
         let recipe = try Recipe(json: Array(json.utf8))
         let offered = stored.pack(of: recipe, version: 1, url: url)
         #expect(offered.archive?.url == folder + archive.url.dropFirst(2))
+        #expect(offered.directoryCount == pack.index.directoryCount)
         let delta = try #require(pack.reference.fileTableDelta)
         #expect(offered.index?.fileTableDelta?.url == folder.dropLast(2) + delta.url)
     }

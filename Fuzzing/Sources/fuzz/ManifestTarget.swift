@@ -139,6 +139,7 @@ enum ManifestTarget: FuzzTarget {
         "\"format\":",
         "\"installedSize\":",
         "\"fileCount\":",
+        "\"directoryCount\":",
         "\"priority\":",
         "\"userInfo\":",
         "\"deltas\":",

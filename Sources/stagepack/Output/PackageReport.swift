@@ -11,6 +11,7 @@ struct PackageReport: Encodable, CustomStringConvertible {
     var sha256: Digest
     var installedSize: ByteCount
     var fileCount: Int
+    var directoryCount: Int
 
     init(file: String, _ archive: PackagedArchive) {
         pack = archive.pack
@@ -20,6 +21,7 @@ struct PackageReport: Encodable, CustomStringConvertible {
         sha256 = archive.digest
         installedSize = archive.installedSize
         fileCount = archive.fileCount
+        directoryCount = archive.directoryCount
     }
 
     var description: String {
@@ -30,6 +32,7 @@ struct PackageReport: Encodable, CustomStringConvertible {
           sha256         \(sha256)
           installedSize  \(installedSize.rawValue) (\(installedSize))
           fileCount      \(fileCount)
+          directoryCount \(directoryCount)
         """
     }
 }
@@ -59,6 +62,7 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
     var archiveSize: ByteCount?
     var installedSize: ByteCount
     var fileCount: Int
+    var directoryCount: Int
 
     init(file: String, _ packaged: IndexedPack, from bases: BaseVersions) {
         pack = packaged.pack
@@ -78,6 +82,7 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
         archiveSize = packaged.archive?.size
         installedSize = packaged.index.installedSize
         fileCount = packaged.index.fileCount
+        directoryCount = packaged.index.directoryCount
     }
 
     var description: String {
@@ -88,6 +93,7 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
           bundleSize     \(bundleSize.rawValue) (\(bundleSize)), of which new: \(newBytes)\(repacked)\(deltas)\(archive)
           installedSize  \(installedSize.rawValue) (\(installedSize))
           fileCount      \(fileCount)
+          directoryCount \(directoryCount)
         """
             + updates.map { "\n  from \($0)" }.joined()
             + leftOut.map { "\n  from \($0.forDisplay()): \(DeltaReport.tooMany)" }.joined()
@@ -143,6 +149,7 @@ struct EvaluationReport: Encodable, CustomStringConvertible {
     var pack: PackID
     var installedSize: ByteCount
     var fileCount: Int
+    var directoryCount: Int
     var entries: [Entry]
     var warnings: [String]
 
@@ -150,6 +157,7 @@ struct EvaluationReport: Encodable, CustomStringConvertible {
         pack = evaluation.recipe.pack
         installedSize = evaluation.installedSize
         fileCount = evaluation.fileCount
+        directoryCount = evaluation.directoryCount
         entries = evaluation.entries.map(Entry.init)
         warnings = evaluation.warnings.map(\.description)
     }
