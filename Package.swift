@@ -480,8 +480,9 @@ let package = Package(
         tests(
             "StageEngine",
             [
-                "StageContainer", "StageEngine", "StageIndex", "StageModel", "StagePublish",
-                "StageSystem", "StageTesting", "StageTransfer", "unpack-service", logging, system,
+                "StageArchive", "StageContainer", "StageEngine", "StageIndex", "StageModel",
+                "StagePublish", "StageSystem", "StageTesting", "StageTransfer", "unpack-service",
+                logging, system,
             ]
         ),
         tests(

@@ -52,12 +52,13 @@ public enum ContentListing {
     /// - Parameters:
     ///   - area: The staging area.
     ///   - digests: The source of the digests.
-    /// - Returns: The totals of the content.
+    /// - Returns: The figures of the content: of the files and links on disk for both sources, and the number of listed
+    ///   directories.
     /// - Throws: ``FileError`` if the content cannot be read or the listing cannot be written.
     static func write(
         for area: StagingArea,
         digests: DigestSource
-    ) throws(FileError) -> Totals {
+    ) throws(FileError) -> ContentFigures {
         let file = try area.directory.file(updating: FilePath(name))
         try file.truncate(to: 0)
         var writer = ListingWriter(file: file)
@@ -80,15 +81,8 @@ public enum ContentListing {
             try figures.add(area.content)
         }
         try writer.flush()
-        return Totals(figures: figures, directoryCount: directoryCount)
-    }
-
-    /// The totals of content that was listed.
-    struct Totals: Sendable {
-        /// The file count and size of the content on disk, independent of the source of the digests.
-        var figures: ContentFigures
-        /// The number of listed directories, without that of the pack itself.
-        var directoryCount: Int
+        figures.directoryCount = directoryCount
+        return figures
     }
 
     /// Calls `take` with the path and the digest of each file in the listing of a generation.

@@ -211,6 +211,7 @@ struct PackWork: Sendable {
         let publishable = try await PublishablePack.check(
             area,
             as: record,
+            declaring: pack.declaredFigures,
             listing: filling.digests
         )
         report(.publishing)

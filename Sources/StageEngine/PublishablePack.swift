@@ -3,10 +3,10 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// A pack that is ready to publish: its staging area holds as many files and bytes as the manifest declares,
-/// and a listing with their digests.
+/// A pack that is ready to publish: its staging area holds as many files, bytes and directories as the manifest declares,
+/// and a listing with the digests of the files.
 ///
-/// Only ``check(_:as:listing:)`` creates it, for every source of content, so code that publishes
+/// Only ``check(_:as:declaring:listing:)`` creates it, for every source of content, so code that publishes
 /// unchecked content does not compile.
 struct PublishablePack: ~Copyable, Sendable {
     let area: StagingArea
@@ -20,14 +20,15 @@ struct PublishablePack: ~Copyable, Sendable {
     /// The size from which a pack is written back to disk before its files are read for the listing.
     private static let largeSize = ByteCount.mebibytes(8)
 
-    /// Compares the content of a staging area with the declaration of its record, writes the listing, and adds the number of
-    /// directories to the record.
+    /// Compares the content of a staging area with the figures that the manifest declares, writes the listing, and adds the
+    /// number of directories to the record.
     ///
     /// Counts the files on disk: the process that unpacks an archive is not trusted, and a resumed area may
     /// contain other files.
     static func check(
         _ area: StagingArea,
         as record: StagedPack,
+        declaring declared: ContentFigures,
         listing digests: ContentListing.DigestSource
     ) async throws(StageError) -> PublishablePack {
         // The disk writes a large pack while the listing reads it, so that publishing has less to wait for.
@@ -42,9 +43,9 @@ struct PublishablePack: ~Copyable, Sendable {
             try written.get()
             return try listing.get()
         }
-        try record.declaredFigures.check(actual: found.figures)
+        try declared.check(actual: found)
         var complete = record
-        complete.directoryCount = found.directoryCount
+        complete.directoryCount = found.directoryCount ?? 0
         return PublishablePack(area: area, record: complete)
     }
 
@@ -56,14 +57,22 @@ struct PublishablePack: ~Copyable, Sendable {
 }
 
 extension ContentFigures {
-    /// Throws unless `actual` equals these figures, which the manifest declares.
+    /// Throws unless `actual` equals these figures, which the manifest declares; ignores its directories if the manifest does
+    /// not state their number.
     func check(actual: ContentFigures) throws(StageError) {
+        var actual = actual
+        if directoryCount == nil { actual.directoryCount = nil }
         guard actual == self else { throw .incompleteContent(declared: self, actual: actual) }
     }
 }
 
-extension StagedPack {
-    fileprivate var declaredFigures: ContentFigures {
-        ContentFigures(fileCount: fileCount, size: installedSize)
+extension Pack {
+    /// The figures of the content that the manifest declares.
+    var declaredFigures: ContentFigures {
+        ContentFigures(
+            fileCount: fileCount,
+            size: installedSize,
+            directoryCount: directoryCount
+        )
     }
 }

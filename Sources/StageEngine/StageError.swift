@@ -91,17 +91,20 @@ public enum FileFault: Equatable, Sendable {
     case isForOtherVersion(required: String, installed: String)
 }
 
-/// File count and size of a pack's content.
+/// File count, size and directory count of a pack's content.
 public struct ContentFigures: Equatable, Sendable {
     /// The number of files and symbolic links.
     public var fileCount: Int
     /// The total size of the files, in bytes.
     public var size: ByteCount
+    /// The number of directories, without that of the pack itself; `nil` if the manifest does not state it.
+    public var directoryCount: Int?
 
     /// Creates the figures from their parts.
-    public init(fileCount: Int, size: ByteCount) {
+    public init(fileCount: Int, size: ByteCount, directoryCount: Int? = nil) {
         self.fileCount = fileCount
         self.size = size
+        self.directoryCount = directoryCount
     }
 }
 
@@ -186,9 +189,11 @@ extension FileFault {
 }
 
 extension ContentFigures: CustomStringConvertible {
-    /// The figures in readable form: `12 files with 18350112 bytes`.
+    /// The figures in readable form: `12 files with 18350112 bytes and 3 directories`.
     public var description: String {
-        "\(fileCount.quantity(of: "file")) with \(size.rawValue.quantity(of: "byte"))"
+        let files = "\(fileCount.quantity(of: "file")) with \(size.rawValue.quantity(of: "byte"))"
+        guard let directoryCount else { return files }
+        return "\(files) and \(directoryCount.quantity(of: "directory", plural: "directories"))"
     }
 }
 

@@ -106,7 +106,8 @@ struct VerifiedArchive: Sendable {
             limits: UnpackLimits(
                 entries: work.pack.fileCount,
                 bytes: work.pack.installedSize,
-                window: reference.windowSize ?? ManifestLimits.windowSize
+                window: reference.windowSize ?? ManifestLimits.windowSize,
+                statedDirectories: work.pack.directoryCount
             )
         )
         let (unpacker, report) = (work.stager.unpacker, work.report)

@@ -20,10 +20,13 @@ struct VerifiedIndex: Sendable {
         content = try StageError.wrapping { () throws(IndexError) in
             try ContentIndex(decoding: bytes.bytes, within: pack.indexBounds)
         }
-        try ContentFigures(fileCount: pack.fileCount, size: pack.installedSize)
-            .check(
-                actual: ContentFigures(fileCount: content.fileCount, size: content.installedSize)
-            )
+        var figures = ContentFigures(
+            fileCount: content.fileCount,
+            size: content.installedSize
+        )
+        // Counted only to be compared: that reads all paths of the index.
+        if pack.directoryCount != nil { figures.directoryCount = content.directoryCount }
+        try pack.declaredFigures.check(actual: figures)
     }
 }
 

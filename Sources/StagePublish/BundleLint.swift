@@ -49,7 +49,23 @@ struct BundleLint: Sendable {
                 )
             }
         }
-        return await ServerLint.findings(of: checks, with: engine)
+        let found = await ServerLint.findings(of: checks, with: engine)
+        return directoryFindings(in: index) + found
+    }
+
+    /// Compares the number of directories that the manifest states with that of the index.
+    private func directoryFindings(in index: ContentIndex) -> [LintFinding] {
+        guard let stated = pack.directoryCount else { return [] }
+        let found = index.directoryCount
+        guard found != stated else { return [] }
+        let expected = stated.quantity(of: "directory", plural: "directories")
+        return [
+            LintFinding(
+                severity: .error,
+                member: member,
+                message: "expected \(expected), as 'directoryCount' states, found \(found)"
+            )
+        ]
     }
 
     /// Decompresses and decodes an index.

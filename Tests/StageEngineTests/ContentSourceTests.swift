@@ -1,3 +1,4 @@
+import StageArchive
 import StageContainer
 import StageEngine
 import StageModel
@@ -17,7 +18,11 @@ struct ContentSourceTests {
 
     private let world: IndexedWorld
     private let tree = ["a": noise(300_000), "b/c": noise(2_000_000, seed: 2), "d": [1, 2, 3]]
-    private let figures = ContentFigures(fileCount: 3, size: ByteCount(2_300_003))
+    private let figures = ContentFigures(
+        fileCount: 3,
+        size: ByteCount(2_300_003),
+        directoryCount: 1
+    )
 
     init() throws { world = try IndexedWorld() }
 
@@ -45,20 +50,44 @@ struct ContentSourceTests {
         return figures
     }
 
-    @Test(arguments: Source.allCases, [(1, 0), (0, 1)] as [(Int, Int64)])
+    @Test(arguments: Source.allCases, [(1, 0, 0), (0, 1, 0), (0, 0, 1)] as [(Int, Int64, Int)])
     func contentOfOtherFiguresThanDeclaredIsRefused(
         source: Source,
-        more: (files: Int, bytes: Int64)
+        more: (files: Int, bytes: Int64, directories: Int)
     ) async throws {
         var pack = try await offer(source)
         pack.fileCount += more.files
         pack.installedSize = pack.installedSize + ByteCount(more.bytes)
+        pack.directoryCount = try #require(pack.directoryCount) + more.directories
         try world.serve(offering: pack)
-        let declared = ContentFigures(fileCount: pack.fileCount, size: pack.installedSize)
+        let declared = ContentFigures(
+            fileCount: pack.fileCount,
+            size: pack.installedSize,
+            directoryCount: pack.directoryCount
+        )
         let error = StageError.incompleteContent(declared: declared, actual: figures)
         #expect(try await world.stage() == .failed(error))
         try expectNothingStaged()
         #expect(world.bundleRequests == 0)
+    }
+
+    /// The archive is not unpacked beyond the stated directories.
+    @Test(arguments: Source.allCases)
+    func contentWithMoreDirectoriesThanStatedIsRefused(source: Source) async throws {
+        var pack = try await offer(source)
+        pack.directoryCount = 0
+        try world.serve(offering: pack)
+        var declared = figures
+        declared.directoryCount = 0
+        let error: StageError =
+            source == .archive
+            ? .content(.tooManyEntries(entry: "b", limit: 0))
+            : .incompleteContent(declared: declared, actual: figures)
+        #expect(try await world.stage() == .failed(error))
+        try expectNothingStaged()
+        pack.directoryCount = nil
+        try world.serve(offering: pack)
+        _ = try await expectStaged()
     }
 
     /// An archive may compromise the process that unpacks it, and another run may have left an area.
@@ -82,7 +111,9 @@ struct ContentSourceTests {
                 Issue.record(error)
             }
         }
-        let actual = ContentFigures(fileCount: 4, size: ByteCount(2_300_005))
+        var actual = figures
+        actual.fileCount += 1
+        actual.size += ByteCount(2)
         let error = StageError.incompleteContent(declared: figures, actual: actual)
         #expect(outcome == .failed(error))
         try expectNothingStaged()
@@ -144,7 +175,8 @@ struct ContentSourceTests {
         #expect(try bytes(of: try await world.fetchFile("d", "other")) == tree["d"])
         pack.fileCount += 1
         try world.serve(offering: pack)
-        let declared = ContentFigures(fileCount: 4, size: figures.size)
+        var declared = figures
+        declared.fileCount += 1
         let error = StageError.incompleteContent(declared: declared, actual: figures)
         await #expect(throws: error) { try await world.fetchFile("d") }
     }

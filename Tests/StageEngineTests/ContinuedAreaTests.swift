@@ -96,11 +96,14 @@ struct ContinuedAreaTests {
         let content = try #require(try area.directory("content"))
         try content.write([1, 2], to: "planted", durably: false)
         let pack = try #require(world.pack)
-        let declared = ContentFigures(fileCount: pack.fileCount, size: pack.installedSize)
-        let actual = ContentFigures(
-            fileCount: pack.fileCount + 1,
-            size: pack.installedSize + ByteCount(2)
+        let declared = ContentFigures(
+            fileCount: pack.fileCount,
+            size: pack.installedSize,
+            directoryCount: pack.directoryCount
         )
+        var actual = declared
+        actual.fileCount += 1
+        actual.size += ByteCount(2)
         let error = StageError.incompleteContent(declared: declared, actual: actual)
         #expect(try await world.stage() == .failed(error))
         #expect(try Directory.open(world.root.path.appending("container/staging")).entries() == [])

@@ -258,7 +258,7 @@ struct FailureTests {
             """
             stagepack: error: pack 'aurora': the pack holds 3 files with 20019 bytes, \
             expected 4 files with 20019 bytes
-            hint: tell the publisher: installedSize and fileCount must be exact
+            hint: tell the publisher: installedSize, fileCount and directoryCount must be exact
 
             """
         ) { $0.fileCount += 1 },
@@ -269,10 +269,32 @@ struct FailureTests {
             """
             stagepack: error: pack 'aurora': archive has more than 2 entries, the first \
             too many 'images/one.png'
-            hint: tell the publisher: installedSize and fileCount must be exact
+            hint: tell the publisher: installedSize, fileCount and directoryCount must be exact
 
             """
         ) { $0.fileCount -= 1 },
+        .pack(
+            "a directory too few",
+            status: 30,
+            keepsDownload: true,
+            """
+            stagepack: error: pack 'aurora': the pack holds 3 files with 20019 bytes and \
+            2 directories, expected 3 files with 20019 bytes and 3 directories
+            hint: tell the publisher: installedSize, fileCount and directoryCount must be exact
+
+            """
+        ) { $0.directoryCount = 3 },
+        .pack(
+            "a directory too many",
+            status: 30,
+            keepsDownload: true,
+            """
+            stagepack: error: pack 'aurora': archive has more than 1 entry, the first \
+            too many 'images'
+            hint: tell the publisher: installedSize, fileCount and directoryCount must be exact
+
+            """
+        ) { $0.directoryCount = 1 },
         .pack(
             "more bytes than declared",
             status: 30,
@@ -280,7 +302,7 @@ struct FailureTests {
             """
             stagepack: error: pack 'aurora': archive expands to more than 20018 bytes at \
             entry 'images/one.png'
-            hint: tell the publisher: installedSize and fileCount must be exact
+            hint: tell the publisher: installedSize, fileCount and directoryCount must be exact
 
             """
         ) { $0.installedSize -= ByteCount(1) },

@@ -100,6 +100,23 @@ import Testing
         )
     }
 
+    /// The index has no directories.
+    @Test(arguments: [
+        (nil, []), (0, []), (2, ["expected 2 directories, as 'directoryCount' states, found 0"]),
+    ] as [(Int?, [String])])
+    func anotherNumberOfDirectoriesThanThatOfTheIndexIsAFinding(
+        count: Int?,
+        messages: [String]
+    ) async throws {
+        let server = TestServer.current
+        var manifest = try indexed()
+        manifest.packs[0].directoryCount = count
+        server.answer("/x/b/\(Digest(of: Self.content))", with: .content(Self.content))
+        let found = try await lint(manifest, at: server.url("/manifest.json"))
+        #expect(found.map(\.message) == messages)
+        #expect(found.allSatisfy { $0.severity == .error && $0.member == "packs[0].index" })
+    }
+
     @Test func anotherIndexIsAFinding() async throws {
         let server = TestServer.current
         let manifest = try indexed()

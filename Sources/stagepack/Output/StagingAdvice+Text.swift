@@ -140,7 +140,7 @@ extension StagingAdvice {
                 + "follow HTTP"
         case .tellPublisherOfIndex: "tell the publisher: the index is damaged"
         case .tellPublisherOfFigures:
-            "tell the publisher: installedSize and fileCount must be exact"
+            "tell the publisher: installedSize, fileCount and directoryCount must be exact"
         case .tellPublisherToPackage: "tell the publisher to package the pack again"
         case .runAgainThenTellPublisher: "run it again; if it happens again, tell the publisher"
         }
