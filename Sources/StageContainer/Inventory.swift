@@ -78,7 +78,11 @@ public struct StoredGeneration: Equatable, Sendable {
 
     /// Returns the estimated space on disk of a generation that has the offered version of a pack.
     package static func size(of pack: Pack) -> ByteCount {
-        size(pack.installedSize, fileCount: pack.fileCount)
+        size(
+            pack.installedSize,
+            fileCount: pack.fileCount,
+            directoryCount: pack.directoryCount ?? 0
+        )
     }
 }
 

@@ -16,9 +16,9 @@ public struct StagedPack: Hashable, Sendable, Codable {
     public var installedSize: ByteCount
     /// The number of files and symbolic links.
     public var fileCount: Int
-    /// The number of directories, without that of the pack itself; 0 until the content is complete, since a manifest does not
-    /// tell it.
-    package var directoryCount = 0
+    /// The number of directories, without that of the pack itself; 0 until the content is complete if the manifest does not
+    /// state it.
+    package var directoryCount: Int
     /// The application whose manifest named the pack.
     public var application: ApplicationID
     /// The revision of that manifest.
@@ -44,6 +44,7 @@ public struct StagedPack: Hashable, Sendable, Codable {
         archiveSize = pack.downloadSize
         installedSize = pack.installedSize
         fileCount = pack.fileCount
+        directoryCount = pack.directoryCount ?? 0
         application = manifest.application
         manifestRevision = manifest.revision
         self.source = source

@@ -1,9 +1,10 @@
+import StageContainer
 import StageIndex
 import StageModel
 import StageSystem
 import SystemPackage
 
-/// The disk space and the inodes that staging an indexed pack takes at least.
+/// The disk space and the inodes that staging a pack takes at least.
 struct CreatedContent: Equatable, Sendable {
     /// The disk space of directories and files.
     var space: ByteCount
@@ -16,6 +17,15 @@ struct CreatedContent: Equatable, Sendable {
     /// Creates the value from its parts.
     init(space: ByteCount, inodeCount: Int) {
         (self.space, self.inodeCount) = (space, inodeCount)
+    }
+
+    /// Counts the content of an archive; `nil` if the manifest does not state the number of directories.
+    init?(ofArchiveOf pack: Pack) {
+        guard let directories = pack.directoryCount else { return nil }
+        self.init(
+            space: pack.installedSize + ContentIndex.space(ofDirectories: directories),
+            inodeCount: pack.fileCount + directories
+        )
     }
 
     /// Counts what is created beside a staged generation, whose files get a second name.
@@ -49,5 +59,24 @@ struct CreatedContent: Equatable, Sendable {
         }
         let operation = "create \(inodeCount.quantity(of: "file")) in"
         throw FileError(operation, path: directory, errno: .noSpace).stageError
+    }
+}
+
+extension PackWork {
+    /// Checks that the file system has room for the content of the archive, before it is downloaded, if the manifest states the
+    /// number of directories.
+    func checkSpaceOfArchive() async throws(StageError) {
+        guard let created = CreatedContent(ofArchiveOf: pack) else { return }
+        let root = container.root
+        let free = try await StageError.blocking { () throws(FileError) in try root.freeSpace() }
+        try created.check(against: free, in: root.path)
+    }
+}
+
+extension Pack {
+    /// The most disk space of the unpacked content, with that of the directories if the manifest states their number.
+    var contentSpace: ByteCount {
+        StoredGeneration.size(installedSize, fileCount: fileCount)
+            + ContentIndex.space(ofDirectories: directoryCount ?? 0)
     }
 }

@@ -30,7 +30,7 @@ extension Stager {
 package struct SpaceByIndex: Equatable, Sendable {
     /// The space of everything that is created.
     package var total: ByteCount
-    /// The space of the directories, a part of ``total`` that a manifest does not tell.
+    /// The space of the directories, a part of ``total`` that a manifest need not state.
     package var directories: ByteCount
 
     /// Creates the space from its parts.

@@ -80,14 +80,14 @@ extension IndexSource {
     }
 
     /// Returns the bytes of an archive still to download; `nil` if there is no archive, or not enough space for it
-    /// and its files.
+    /// and its content.
     func remaining(
         _ archive: PackArchive?,
         in area: StagingArea
     ) async throws(StageError) -> ByteCount? {
         guard let archive else { return nil }
-        let files = StoredGeneration.size(of: work.pack)
-        return try await remaining(archive.size, of: archive.digest, with: files, in: area)
+        let content = work.pack.contentSpace
+        return try await remaining(archive.size, of: archive.digest, with: content, in: area)
     }
 
     /// Returns the bytes of a download that are not in the container yet; `nil` if there is not enough space for

@@ -85,8 +85,8 @@ struct IndexSource: Sendable {
         return ContentSource.Filling(figures: figures, digests: .index(tree.index))
     }
 
-    /// Checks that the file system has room for everything that the index names, before any of it is created: a manifest does not
-    /// tell how many directories a pack has.
+    /// Checks that the file system has room for everything that the index names, before any of it is created: a manifest need not
+    /// state the number of directories, and plans compare no inodes.
     ///
     /// An area with content was checked by the run that began it.
     private func checkSpace(of run: Run, areFilesUnpacked: Bool) async throws(StageError) {

@@ -117,7 +117,10 @@ struct PackWork: Sendable {
 
     private func source() async throws(StageError) -> ContentSource {
         if let index = pack.index { return .index(IndexSource(work: self, reference: index)) }
-        if let archive = pack.archive { return .archive(try await .fetch(archive, for: self)) }
+        if let archive = pack.archive {
+            try await checkSpaceOfArchive()
+            return .archive(try await .fetch(archive, for: self))
+        }
         preconditionFailure("a pack has an index or an archive")
     }
 

@@ -1,4 +1,5 @@
 package import StageContainer
+import StageIndex
 public import StageModel
 
 extension Planner {
@@ -8,20 +9,21 @@ extension Planner {
     /// Returns the peak space needed to stage the pack: the rest of the archive, the files, and the overhead
     /// of the file system for each of them, without the files of an indexed pack that an interrupted run left.
     ///
-    /// If the index of an indexed pack was read, includes its directories, and does not include files that the staged generation
-    /// has, either.
+    /// Includes the directories if the manifest states their number, or if the index of an indexed pack was read. If it was
+    /// read, does not include files that the staged generation has, either.
     ///
     /// Does not include the current generation, which is counted as used space.
     public func space(for pack: Pack) -> ByteCount {
-        let files = StoredGeneration.size(of: pack)
+        let content = pack.contentSpace
         // An indexed pack needs space for its files only: its archive is used only if there is space for it
         // too.
         guard pack.index == nil else {
-            let bound = max(.zero, files - (unfinished[pack.id] ?? .zero))
+            let bound = max(.zero, content - (unfinished[pack.id] ?? .zero))
             guard let measured = spaceByIndex[pack.id] else { return bound }
-            return min(bound + measured.directories, measured.total)
+            let unstated = pack.directoryCount == nil ? measured.directories : .zero
+            return min(bound + unstated, measured.total)
         }
-        return max(.zero, pack.downloadSize - (downloaded[pack.contentDigest] ?? .zero)) + files
+        return max(.zero, pack.downloadSize - (downloaded[pack.contentDigest] ?? .zero)) + content
     }
 
     /// Returns the indexed packs whose indexes may show that the packs of a selection fit on the file system; none if all
@@ -76,9 +78,10 @@ extension Planner {
     func assumingLeastSpace(for selection: PackSelection) -> Planner {
         var planner = self
         for pack in packsToMeasure(for: selection) {
-            let content = max(.zero, pack.installedSize - (unfinished[pack.id] ?? .zero))
+            let files = staged[pack.id] == nil ? pack.installedSize : .zero
+            let directories = ContentIndex.space(ofDirectories: pack.directoryCount ?? 0)
             planner.spaceByIndex[pack.id] = SpaceByIndex(
-                total: staged[pack.id] == nil ? content : .zero,
+                total: max(.zero, files + directories - (unfinished[pack.id] ?? .zero)),
                 directories: .zero
             )
         }

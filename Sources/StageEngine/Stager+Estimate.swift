@@ -71,7 +71,7 @@ extension IndexFetch {
         }
         let available = AvailableSpace(freeSpace)
         let archive = choice.archive.flatMap { size -> ByteCount? in
-            guard available.shortage(for: size + StoredGeneration.size(of: pack)) == nil else {
+            guard available.shortage(for: size + pack.contentSpace) == nil else {
                 return nil
             }
             // The choice of a first installation includes the delta of the index.

@@ -54,40 +54,102 @@ struct CreatedContentTests {
         }
     }
 
-    /// The directories are added to what the manifest tells.
-    @Test func aPlanCountsTheDirectoriesOfAnIndex() throws {
+    /// An indexed pack of two files, or a pack with an archive alone.
+    private func pack(isIndexed: Bool) throws -> Pack {
         let digest = Digest(of: [])
         let size = ByteCount(1000)
-        let pack = Pack(
+        let archive = PackArchive(url: "a", format: .tar, size: size, digest: digest)
+        let index = PackIndex(
+            url: "i/1",
+            size: size,
+            digest: digest,
+            contentSize: size,
+            contentDigest: digest,
+            bundleSize: size
+        )
+        return Pack(
             id: try PackID("levels"),
             version: 1,
             policy: .onDemand,
-            archive: nil,
-            index: PackIndex(
-                url: "i/1",
-                size: size,
-                digest: digest,
-                contentSize: size,
-                contentDigest: digest,
-                bundleSize: size
-            ),
+            archive: isIndexed ? nil : archive,
+            index: isIndexed ? index : nil,
             installedSize: ByteCount(5000),
             fileCount: 2
         )
+    }
+
+    private func planner(_ pack: Pack, freeSpace: ByteCount? = nil) throws -> Planner {
         let manifest = Manifest(
             application: try ApplicationID("net.example.game"),
             revision: 1,
             packs: [pack]
         )
-        var planner = Planner(manifest: manifest)
-        let bound = ByteCount(5000 + 3 * 4096)
-        #expect(planner.space(for: pack) == bound)
+        return Planner(manifest: manifest, freeSpace: freeSpace)
+    }
+
+    /// The space of the files by the manifest alone.
+    private static let bound = ByteCount(5000 + 3 * 4096)
+
+    /// The directories are added to what the manifest tells.
+    @Test func aPlanCountsTheDirectoriesOfAnIndex() throws {
+        let pack = try pack(isIndexed: true)
+        var planner = try planner(pack)
+        #expect(planner.space(for: pack) == Self.bound)
         planner.spaceByIndex[pack.id] = SpaceByIndex(
             total: .mebibytes(100),
             directories: .mebibytes(90)
         )
-        #expect(planner.space(for: pack) == bound + .mebibytes(90))
-        planner.spaceByIndex[pack.id] = SpaceByIndex(total: size, directories: .zero)
-        #expect(planner.space(for: pack) == size)
+        #expect(planner.space(for: pack) == Self.bound + .mebibytes(90))
+        let total = ByteCount(1000)
+        planner.spaceByIndex[pack.id] = SpaceByIndex(total: total, directories: .zero)
+        #expect(planner.space(for: pack) == total)
+    }
+
+    /// Directories that both the manifest and the index name count once.
+    @Test func aPlanCountsTheDirectoriesThatAManifestStates() throws {
+        var pack = try pack(isIndexed: true)
+        pack.directoryCount = 10
+        var planner = try planner(pack)
+        let expected = Self.bound + ByteCount(10 * 4096)
+        #expect(planner.space(for: pack) == expected)
+        planner.spaceByIndex[pack.id] = SpaceByIndex(
+            total: .mebibytes(100),
+            directories: ByteCount(10 * 4096)
+        )
+        #expect(planner.space(for: pack) == expected)
+        #expect(StoredGeneration.size(of: pack) == ByteCount(5000 + 11 * 4096))
+    }
+
+    @Test(arguments: [false, true])
+    func aPlanIsRefusedForTheDirectoriesAlone(isIndexed: Bool) throws {
+        var pack = try pack(isIndexed: isIndexed)
+        let archive = pack.archive?.size ?? .zero
+        let needed = Self.bound + archive + ByteCount(10 * 4096) + Planner.reserve
+        func decision(_ freeSpace: ByteCount) throws -> Plan.Decision? {
+            let planner = try planner(pack, freeSpace: freeSpace)
+            return planner.plan(for: .packs([pack.id])).entries.first?.decision
+        }
+        let less = needed - ByteCount(1)
+        #expect(try decision(less) == .stage(.missing))
+        pack.directoryCount = 10
+        #expect(try decision(less) == .refuse(.noSpace(needed: needed, available: less)))
+        #expect(try decision(needed) == .stage(.missing))
+    }
+
+    /// An index cannot show that a pack has fewer directories than the manifest states.
+    @Test func theLeastSpaceOfAPackHasItsDirectories() throws {
+        var pack = try pack(isIndexed: true)
+        pack.directoryCount = 1000
+        let planner = try planner(pack, freeSpace: .zero)
+        let least = planner.assumingLeastSpace(for: .packs([pack.id]))
+        #expect(least.space(for: pack) == ByteCount(5000 + 1000 * 4096))
+    }
+
+    @Test func anArchiveIsCountedIfTheManifestStatesItsDirectories() throws {
+        var pack = try pack(isIndexed: false)
+        #expect(CreatedContent(ofArchiveOf: pack) == nil)
+        pack.directoryCount = 10
+        let expected = CreatedContent(space: ByteCount(5000 + 10 * 4096), inodeCount: 12)
+        #expect(CreatedContent(ofArchiveOf: pack) == expected)
     }
 }

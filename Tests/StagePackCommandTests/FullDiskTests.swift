@@ -302,17 +302,26 @@ struct FullDiskTests {
         #expect(installed == Program.Ending(status: 0, output: "2001\n", error: ""))
     }
 
-    /// A manifest does not tell that 1,000 empty files are in 6,001 directories: the space and the inodes for them are compared
-    /// before the first one is created.
-    @Test func directoriesThatDoNotFitAreNotCreated() async throws {
+    /// 1,000 empty files in 6,001 directories, and a function that stages them and prints the number of created files.
+    private static let levels = """
+        mkdir -p $(seq -f 'files/%g/a/b/c/d/e' 1 1000)
+        seq -f 'files/%g/a/b/c/d/e/file' 1 1000 | xargs touch
+        hide() { sed -i 's/"directoryCount"/"unknown"/' store/manifest.json; }
+        try() {
+            prefetch -q || echo "status $?"
+            find disk/container/staging -path '*/content/*' | wc -l
+        }
+
+        """
+
+    /// The space and the inodes for directories are compared before the first one is created: the space by the index, and by the
+    /// plan if the manifest states their number.
+    @Test(arguments: [false, true])
+    func directoriesThatDoNotFitAreNotCreated(isStated: Bool) async throws {
         let steps = """
-            mkdir -p $(seq -f 'files/%g/a/b/c/d/e' 1 1000)
-            seq -f 'files/%g/a/b/c/d/e/file' 1 1000 | xargs touch
+            \(Self.levels)
             publish 1
-            try() {
-                prefetch -q || echo "status $?"
-                find disk/container/staging -path '*/content/*' | wc -l
-            }
+            \(isStated ? "" : "hide")
             try; mount -o remount,size=64m,nr_inodes=3000 disk
             try; mount -o remount,size=64m,nr_inodes=100000 disk
             try; find disk/container/packs/ev/ -type d | wc -l
@@ -320,7 +329,39 @@ struct FullDiskTests {
         let ending = try await publishing(mebibytes: 23, steps)
         #expect(ending.status == 0, "\(ending)")
         #expect(ending.output == "status 40\n0\nstatus 40\n0\n0\n6002\n", "\(ending)")
-        let errors = ["not enough space: 24.6 MB needed", "cannot create 7001 files in "]
+        // The plan counts the listing and the index, too, and the reserve.
+        let errors = [
+            "not enough space: \(isStated ? "42." : "24.6 MB needed")",
+            "cannot create 7001 files in ",
+        ]
+        #expect(errors.allSatisfy { ending.error.contains("pack 'ev': \($0)") }, "\(ending)")
+    }
+
+    /// The archive and 1,000 files fit; with a block for each directory they do not.
+    @Test(arguments: [false, true])
+    func directoriesOfAnArchiveCountIfTheManifestStatesThem(isStated: Bool) async throws {
+        let publish = """
+            \(Self.levels)
+            $P package recipe.json -o store/ev.tar.gz -q
+            $P manifest add store/manifest.json store/ev.tar.gz --recipe recipe.json \\
+                --pack-version 1 -q
+            """
+        let refused = """
+            try; mount -o remount,size=64m,nr_inodes=3000 disk
+            try; ls disk/container/downloads | wc -l
+            mount -o remount,size=64m,nr_inodes=100000 disk
+            """
+        let steps = """
+            \(publish)
+            \(isStated ? refused : "hide")
+            try; find disk/container/packs/ev/ -type d | wc -l
+            """
+        let ending = try await publishing(mebibytes: 40, steps)
+        let refusals = isStated ? "status 40\n0\nstatus 40\n0\n0\n" : ""
+        #expect(ending.status == 0, "\(ending)")
+        #expect(ending.output == refusals + "0\n6002\n", "\(ending)")
+        guard isStated else { return }
+        let errors = ["not enough space: 45.", "cannot create 7001 files in "]
         #expect(errors.allSatisfy { ending.error.contains("pack 'ev': \($0)") }, "\(ending)")
     }
 
