@@ -35,6 +35,48 @@ struct StagedPacks: Sendable {
         resumedTask = later.resumedTask ?? resumedTask
     }
 
+    /// Adds the result of a later attempt at the essential packs alone, and the decisions of its plan about these.
+    ///
+    /// Other packs keep their decisions, and wait.
+    ///
+    /// - Parameters:
+    ///   - essential: The result of the attempt.
+    ///   - entries: The entries of the essential packs in the plan of the attempt.
+    ///   - first: The first plan of the run.
+    mutating func add(
+        _ essential: StagedPacks,
+        deciding entries: [Plan.Entry],
+        after first: Plan
+    ) {
+        var later = essential
+        later.plan = nil
+        let earlier = self
+        add(later)
+        var decisions: [PackID: Plan.Entry] = [:]
+        for entry in entries where !earlier.hasStaged(entry.pack.id) {
+            let id = entry.pack.id
+            decisions[id] = entry
+            guard entry.decision == .skip(.upToDate), earlier.waiting[id] != nil,
+                outcomes[id] == nil
+            else { continue }
+            // Another process has staged it meanwhile.
+            outcomes[id] = .alreadyStaged
+        }
+        var plan = earlier.plan ?? first
+        for index in plan.entries.indices {
+            guard let entry = decisions[plan.entries[index].pack.id] else { continue }
+            plan.entries[index] = entry
+        }
+        self.plan = plan
+        waiting = waiting.filter { id, _ in
+            guard outcomes[id] == nil else { return false }
+            guard let entry = decisions[id] else { return true }
+            if case .stage = entry.decision { return true }
+            return false
+        }
+        waiting.merge(essential.waiting) { _, reasons in reasons }
+    }
+
     /// Returns whether a pack is staged.
     func hasStaged(_ id: PackID) -> Bool {
         switch outcomes[id] {

@@ -18,9 +18,7 @@ extension StagingService {
         planningWith planner: RunPlanner,
         perform work: @escaping @Sendable (Plan) async -> StagedPacks
     ) async throws(StagingFailure) -> StagedPacks {
-        let packs = plan.packsToStage
-        guard !packs.isEmpty else { return await work(plan) }
-        let isEssential = packs.map { planner.initial.isEssential($0) }
+        let isEssential = plan.packsToStage.map { planner.initial.isEssential($0) }
         guard planner.selection.isPeriodic, request.waitsForConditions, isEssential.contains(false)
         else {
             return await stageWithPermit(
@@ -40,22 +38,50 @@ extension StagingService {
             perform: work
         )
         guard !staged.waiting.isEmpty, isEssential.contains(true) else { return staged }
+        return try await stageEssentialPacks(
+            of: plan,
+            after: staged,
+            as: order,
+            planningWith: planner,
+            perform: work
+        )
+    }
+
+    /// Stages the essential packs of a periodic run whose packs wait for network and power.
+    ///
+    /// - Parameters:
+    ///   - plan: The first plan of the run.
+    ///   - staged: The result so far.
+    ///   - order: The order of the run.
+    ///   - planner: Makes the plan of the essential packs.
+    ///   - work: Stages the packs of a plan.
+    /// - Returns: The result of the run.
+    /// - Throws: ``StagingFailure`` if the container cannot be read.
+    private func stageEssentialPacks(
+        of plan: Plan,
+        after staged: StagedPacks,
+        as order: StagingOrder,
+        planningWith planner: RunPlanner,
+        perform work: @escaping @Sendable (Plan) async -> StagedPacks
+    ) async throws(StagingFailure) -> StagedPacks {
         var urgent = order
         urgent.isEssentialOnly = true
         var urgentPlanner = planner
         urgentPlanner.selection = .event(.periodic, essentialOnly: true)
         let urgentPlan = try await urgentPlanner.plan(after: staged)
-        var essential = await stageWithPermit(
+        // An interrupted plan lacks indexes, and would refuse packs that fit.
+        let isComplete = !Task.isCancelled
+        let essential = await stageWithPermit(
             for: urgent,
             staging: urgentPlan,
             planningWith: urgentPlanner,
             perform: work
         )
-        // The result of the run keeps the decisions about packs that are not essential.
-        essential.plan = nil
+        let decisions = (essential.plan ?? urgentPlan).entries.filter { entry in
+            planner.initial.isEssential(entry.pack)
+        }
         var both = staged
-        both.add(essential)
-        both.waiting = staged.waiting.filter { both.outcomes[$0.key] == nil }
+        both.add(essential, deciding: isComplete ? decisions : [], after: plan)
         return both
     }
 
@@ -66,6 +92,7 @@ extension StagingService {
         perform work: @escaping @Sendable (Plan) async -> StagedPacks
     ) async -> StagedPacks {
         let packs = plan.packsToStage.map(\.id)
+        guard !packs.isEmpty else { return await work(plan) }
         let permit = permit(for: order, packs: packs)
         var (staged, outcome) = await permit.perform { earlier in
             // If the container cannot be read, staging the packs of the original plan reports the error. An interrupted plan lacks

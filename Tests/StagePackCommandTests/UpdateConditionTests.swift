@@ -3,9 +3,11 @@ import Logging
 import StageContainer
 import StageEngine
 import StageModel
+import StageSystem
 import StageTesting
 import StageTransfer
 import StagingService
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -69,7 +71,9 @@ struct UpdateConditionTests {
         _ world: World,
         _ request: ContentRequest,
         _ conditions: UpdateConditions,
-        settings: CommandSettings = CommandSettings()
+        settings: CommandSettings = CommandSettings(),
+        quota: ByteCount? = nil,
+        after change: LateChange? = nil
     ) async throws -> [String: PackResult] {
         var target = StagingTarget(manifests: [world.manifestURL], environment: [:])
         target.container = world.container
@@ -81,6 +85,7 @@ struct UpdateConditionTests {
             trust: .transport
         )
         registration.updateConditions = conditions
+        registration.quota = quota
         target.registration = registration
         var options = StagerOptions { Int64(Date().timeIntervalSince1970) }
         options.unpacking = .process(
@@ -95,7 +100,12 @@ struct UpdateConditionTests {
         staging.usesDaemon = false
         staging.settings = settings
         staging.busAddress = bus.address
-        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        var logger = Logger(label: "test") { label in
+            LineLogHandler(label: label, isForJournal: false) { line, _ in
+                change?.makeOnce(after: line)
+            }
+        }
+        logger.logLevel = .debug
         let results = try await StagingService(staging, logger: logger) { _ in }.stage()
         return Dictionary(uniqueKeysWithValues: results[0].packs.map { ($0.id.text, $0) })
     }
@@ -128,6 +138,90 @@ struct UpdateConditionTests {
         #expect(isThere == true)
     }
 
+    /// The first plan has space for both packs, and the plan of the essential pack alone has none.
+    @Test func anEssentialPackThatTheLaterPlanRefusesHasFailed() async throws {
+        var world = try World()
+        let events: Set<InstallationEvent> = [.firstInstallation, .subsequentUpdate]
+        let title = try SamplePack.small(try PackID("title"), policy: .essential(events))
+        let voices = try SamplePack.small(try PackID("voices"), policy: .prefetch(events))
+        try world.publish(title, voices)
+        try bus.set("Metered", of: .networkManager, to: .number(1))
+        let quota =
+            StoredGeneration.size(of: title.pack) + StoredGeneration.size(of: voices.pack)
+        let container = world.container
+        let change = LateChange {
+            // A generation without a record counts as one block.
+            for number in 0...quota.rawValue / 4096 {
+                try Self.addGeneration(of: "other\(number)", to: container)
+            }
+        }
+        let results = try await run(
+            world,
+            .periodic,
+            UpdateConditions(),
+            quota: quota,
+            after: change
+        )
+        try change.check()
+        #expect(results["title"]?.outcome == .failed)
+        #expect(results["title"]?.reason == .exceedsQuota)
+        #expect(results["title"]?.failure?.kind == .noSpace)
+        #expect(results["voices"]?.outcome == .waiting)
+        #expect(results["voices"]?.reason == .held(["metered"]))
+    }
+
+    @Test func anEssentialPackThatAnotherProcessStagesMeanwhileDoesNotWait() async throws {
+        var world = try World()
+        let events: Set<InstallationEvent> = [.firstInstallation, .subsequentUpdate]
+        let link = world.container.appending("packs/title").string
+        var targets: [String] = []
+        for version in 1...2 {
+            try world.publish(
+                try .small(try PackID("title"), version: version, policy: .essential(events)),
+                try .small(try PackID("voices"), version: version, policy: .prefetch(events))
+            )
+            let staged = try await run(world, .update, UpdateConditions())
+            #expect(staged["title"]?.outcome == .staged)
+            targets.append(try FileManager.default.destinationOfSymbolicLink(atPath: link))
+        }
+        try world.publish(
+            try .small(try PackID("title"), version: 2, policy: .essential(events)),
+            try .small(try PackID("voices"), version: 3, policy: .prefetch(events))
+        )
+        try bus.set("Metered", of: .networkManager, to: .number(1))
+        // Version 1 is staged again until the run has made its first plan.
+        let generation = world.container.appending("packs/\(targets[1])")
+            .removingLastComponent().string
+        let aside = world.directory.path.appending("aside").string
+        try FileManager.default.moveItem(atPath: generation, toPath: aside)
+        try Self.replaceLink(link, with: targets[0])
+        let change = LateChange { [targets] in
+            try FileManager.default.moveItem(atPath: aside, toPath: generation)
+            try Self.replaceLink(link, with: targets[1])
+        }
+        let results = try await run(world, .periodic, UpdateConditions(), after: change)
+        try change.check()
+        #expect(results["title"]?.outcome == .present)
+        #expect(results["title"]?.reason == .stagedByOther)
+        #expect(results["voices"]?.outcome == .waiting)
+    }
+
+    /// Adds a current generation of a pack that no manifest offers, which is therefore never evicted.
+    private static func addGeneration(of pack: String, to container: FilePath) throws {
+        let folder = try Directory.make(container.appending("generations/\(pack)/1"))
+        try folder.write([0], to: "lease", durably: false)
+        _ = try Directory.make(folder.path.appending("content"))
+        try FileManager.default.createSymbolicLink(
+            atPath: container.appending("packs/\(pack)").string,
+            withDestinationPath: "../generations/\(pack)/1/content"
+        )
+    }
+
+    private static func replaceLink(_ link: String, with target: String) throws {
+        try FileManager.default.removeItem(atPath: link)
+        try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: target)
+    }
+
     @Test func conditionsOfTheMachineOverrideThoseOfTheRegistration() async throws {
         var world = try World()
         let events: Set<InstallationEvent> = [.firstInstallation, .subsequentUpdate]
@@ -141,5 +235,27 @@ struct UpdateConditionTests {
         settings.updateConditions = anyNetwork
         let staged = try await run(world, .periodic, UpdateConditions(), settings: settings)
         #expect(staged["voices"]?.outcome == .staged)
+    }
+}
+
+/// A change of the container that is made when the run reads the state of network and power, after its first plan.
+private final class LateChange: Sendable {
+    private let body: @Sendable () throws -> Void
+    private let result = Mutex<Result<Void, any Error>?>(nil)
+
+    init(_ body: @escaping @Sendable () throws -> Void) { self.body = body }
+
+    /// Makes the change if this line of the log says that the run has connected to the message bus.
+    func makeOnce(after line: String) {
+        guard line.contains("connected"), line.contains("bus.address") else { return }
+        result.withLock { result in
+            if result == nil { result = Result { try body() } }
+        }
+    }
+
+    /// Checks that the change was made.
+    func check() throws {
+        let made = result.withLock { $0 }
+        try #require(made, "the run has not connected to the message bus").get()
     }
 }
