@@ -33,6 +33,9 @@ public indirect enum StageError: Error, Equatable, Sendable {
     /// The pack or file does not fit on the file system of the container.
     case noSpace(needed: ByteCount, available: ByteCount)
 
+    /// The index of the pack needs more memory than is available.
+    case noMemory(needed: ByteCount, available: ByteCount)
+
     /// The content could not be downloaded.
     case transfer(TransferError)
 
@@ -154,6 +157,8 @@ extension StageError: CustomStringConvertible {
         case .noSpace(let needed, let available):
             "not enough space: \(needed) needed, of which \(Planner.reserve) stay free; \(max(available, .zero)) are free, "
                 + "\(needed - max(available, .zero)) are missing"
+        case .noMemory(let needed, let available):
+            "not enough memory for the index: \(needed) needed, \(available) available"
         case .transfer(let error):
             error.description
         case .content(let error):

@@ -15,10 +15,16 @@ import SystemPackage
 struct VerifiedIndex: Sendable {
     let content: ContentIndex
 
-    /// Decodes an index, within limits that follow from the file count and size in the manifest.
+    /// Decodes an index, within limits that follow from the file count and size in the manifest, and within the available
+    /// memory.
     fileprivate init(_ bytes: IndexBytes, of pack: Pack) throws(StageError) {
-        content = try StageError.wrapping { () throws(IndexError) in
-            try ContentIndex(decoding: bytes.bytes, within: pack.indexBounds)
+        var bounds = pack.indexBounds
+        bounds.memory = ByteCount(AvailableMemory.byteCount())
+        do throws(IndexError) {
+            content = try ContentIndex(decoding: bytes.bytes, within: bounds)
+        } catch {
+            guard let needed = error.neededMemory else { throw error.stageError }
+            throw StageError.noMemory(needed: needed, available: bounds.memory)
         }
         var figures = ContentFigures(
             fileCount: content.fileCount,
@@ -83,13 +89,21 @@ struct IndexFetch: Sendable {
 
     /// Checks the size of the index in the manifest, before memory for it is allocated.
     ///
-    /// - Throws: ``StageError/index(reason:)`` if an index of the pack's files cannot have that size.
+    /// Decoding the index compares the memory for its parts.
+    ///
+    /// - Throws: ``StageError/index(reason:)`` if an index of the pack's files cannot have that size;
+    ///   ``StageError/noMemory(needed:available:)`` if its bytes do not fit in memory, compressed and decompressed.
     func checkSize() throws(StageError) {
         guard reference.contentSize.rawValue <= Int64(pack.indexBounds.byteCount) else {
             throw .index(
                 reason:
                     "it is larger than one of \(pack.fileCount.quantity(of: "file")) can be"
             )
+        }
+        let needed = reference.size + reference.contentSize
+        let available = ByteCount(AvailableMemory.byteCount())
+        guard needed <= available else {
+            throw .noMemory(needed: needed, available: available)
         }
     }
 

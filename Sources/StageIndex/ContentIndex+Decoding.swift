@@ -6,7 +6,7 @@ extension ContentIndex {
     /// Checks each number before it is used, and names and links by the rules for archives.
     ///
     /// - Throws: ``IndexError`` for bytes that are not an index of this format version, and for an index that
-    ///   exceeds `bounds`.
+    ///   exceeds `bounds`, before memory for it is allocated.
     package init(
         decoding bytes: [UInt8],
         within bounds: IndexBounds = .largest
@@ -40,6 +40,8 @@ extension ContentIndex {
         guard counts.bundles <= counts.frames else {
             throw reader.fault("more bundles than frames")
         }
+        let memory = IndexMemory(of: counts, within: bounds)
+        try memory.check(at: reader.offset)
         bundles = []
         bundles.reserveCapacity(counts.bundles)
         for _ in 0..<counts.bundles {
@@ -51,8 +53,13 @@ extension ContentIndex {
             bundles.append(Bundle(digest: digest, size: Int64(size)))
         }
         frames = try Self.frames(counts.frames, in: bundles, from: &reader)
-        entries = try Self.paths(counts.entries, from: &reader)
+        entries = try Self.paths(counts.entries, within: memory, from: &reader)
         try readKinds(within: bounds, from: &reader)
+        try memory.check(
+            pathBytes: entries.pathByteCount,
+            references: entries.referenceCount,
+            at: reader.offset
+        )
         try reader.checkEnd()
         try checkTree(within: bounds)
     }
@@ -115,6 +122,7 @@ extension ContentIndex {
     /// Decodes the paths of `count` entries, which are created as directories.
     private static func paths(
         _ count: Int,
+        within memory: IndexMemory,
         from reader: inout ByteReader
     ) throws(IndexError) -> EntryList {
         let most = ContentPath.maximumLength
@@ -130,6 +138,7 @@ extension ContentIndex {
         guard length <= IndexLimits.pathByteCount else {
             throw reader.fault("the paths have more than \(IndexLimits.pathByteCount) bytes")
         }
+        try memory.check(pathBytes: length, at: reader.offset)
         var entries = EntryList()
         entries.reserveCapacity(count, pathBytes: length)
         var (previous, path): ([UInt8], [UInt8]) = ([], [])

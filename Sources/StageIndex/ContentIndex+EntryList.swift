@@ -35,6 +35,13 @@ extension ContentIndex {
             case directory, link, part, frames
         }
 
+        /// The memory for decoding an entry, without its path and its frames, in bytes.
+        static var bytesOfEntry: Int {
+            // Two lengths of parts of its path, and its kind.
+            MemoryLayout<Record>.stride + 2 * MemoryLayout<UInt16>.stride
+                + MemoryLayout<UInt8>.stride
+        }
+
         /// Creates a list without entries.
         package init() {}
 
@@ -157,6 +164,8 @@ extension ContentIndex.EntryList {
 
     /// The number of references to frames of all files that consist of whole frames.
     package var referenceCount: Int { lists.count }
+    /// The bytes of all paths.
+    var pathByteCount: Int { text.count }
 
     /// Returns the size of the file at a position.
     func size(at position: Int) -> Int64 { records[position].size }

@@ -32,6 +32,8 @@ package struct IndexBounds: Hashable, Sendable {
     package var fileCount: Int
     /// The sum of the sizes of the files.
     package var installedSize: ByteCount
+    /// The memory in which the decoded index must fit, beside the encoded one.
+    package var memory = ByteCount(Int64.max)
 
     /// Creates bounds from the declared totals of a pack.
     package init(fileCount: Int, installedSize: ByteCount) {

@@ -76,6 +76,7 @@ extension StagingFailure {
         case .storedUntrusted: (.manifestUntrusted, .fetchManifestAnew, .later)
         case .unknownPack: (.unknownPack, .listPacks, .never)
         case .noSpace: (.noSpace, .freeSpace, .later)
+        case .noMemory: (.systemShortage, .raiseLimits, .later)
         case .transfer(let error): outcome(of: error)
         case .content(let error): outcome(of: error)
         case .noSuchFile(_, let fault): outcome(of: fault)

@@ -127,6 +127,49 @@ struct IndexBoundsTests {
         #expect(other?.reason == "more bundles than frames")
     }
 
+    /// Each entry takes 85 bytes beside its path, which has seven.
+    @Test func anIndexMustFitInMemory() throws {
+        let bytes = try directories(4096)
+        var limits = bounds(0, 0)
+        limits.memory = ByteCount(4096 * (85 + 7))
+        #expect(try ContentIndex(decoding: bytes, within: limits).entries.count == 4096)
+        // Compared by the number of entries first, then with the lengths of their paths.
+        for needed in [85, 85 + 7] {
+            limits.memory = ByteCount(4096 * needed - 1)
+            let error = #expect(throws: IndexError.self) {
+                try ContentIndex(decoding: bytes, within: limits)
+            }
+            #expect(error?.neededMemory == ByteCount(4096 * needed))
+        }
+    }
+
+    /// The memory is compared after the numbers of parts were read, where the filler that follows is no valid frame.
+    @Test func framesThatDoNotFitInMemoryAreNotDecoded() throws {
+        let frames = 1_000_000
+        let filler = [UInt8](repeating: 255, count: frames * 40)
+        let bytes = ContentIndex.magic + [0] + number(frames) + [0] + filler
+        var limits = IndexBounds.largest
+        limits.memory = .mebibytes(100)
+        let error = #expect(throws: IndexError.self) {
+            try ContentIndex(decoding: bytes, within: limits)
+        }
+        #expect(error?.neededMemory == ByteCount(frames * (104 + 16 + 28)))
+    }
+
+    @Test func referencesMustFitInMemory() throws {
+        let index = try references([1_000_000])
+        let bytes = index.encoded()
+        var limits = IndexBounds.largest
+        limits.memory = .mebibytes(20)
+        let error = #expect(throws: IndexError.self) {
+            try ContentIndex(decoding: bytes, within: limits)
+        }
+        let needed = try #require(error?.neededMemory)
+        #expect(needed > ByteCount(1_000_000 * 28) && needed < ByteCount(1_001_000 * 28))
+        limits.memory = needed
+        #expect(try ContentIndex(decoding: bytes, within: limits) == index)
+    }
+
     @Test func filesAndTheirSizeAreBound() throws {
         let bytes = try sampleIndex().encoded()
         #expect(

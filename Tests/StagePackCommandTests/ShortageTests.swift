@@ -1,5 +1,6 @@
 import FoundationEssentials
 import Glibc
+import StageDigest
 import StageModel
 import StageSystem
 import StageTesting
@@ -174,6 +175,46 @@ struct ShortageTests {
         #expect(
             strict.output.hasPrefix("stagepack: hook: nothing staged: only ")
         )
+    }
+
+    /// The manifest declares the largest index that the files of the pack can have, and the server does not have it.
+    @Test func anIndexThatDoesNotFitInMemoryIsNotRequested() async throws {
+        var world = try World()
+        let digest = Digest(of: [1])
+        let pack = Pack(
+            id: try PackID("aurora"),
+            version: 1,
+            policy: .essential([.firstInstallation, .subsequentUpdate]),
+            archive: nil,
+            index: PackIndex(
+                url: "i/\(digest)",
+                size: .mebibytes(256),
+                digest: digest,
+                contentSize: .mebibytes(256),
+                contentDigest: digest,
+                bundleSize: .kibibytes(1)
+            ),
+            installedSize: .mebibytes(1),
+            fileCount: 40_000
+        )
+        let manifest = Manifest(
+            application: try ApplicationID("net.example.wallpaper"),
+            revision: 1,
+            packs: [pack]
+        )
+        world.server.answer("/manifest.json", with: .content(manifest.json()))
+        let program = try Program.path.string
+        // Less than the compressed and the decompressed index take.
+        let ending = try await Shortage.addressSpace(480).with(world.container) { wrapper in
+            world.program.wrapper = wrapper + [program]
+            return try await world.program.run(["prefetch"] + world.source)
+        }
+        #expect(ending.status == 71, "\(ending)")
+        let needed = ByteCount.mebibytes(512)
+        let message = "pack 'aurora': not enough memory for the index: \(needed) needed, "
+        #expect(ending.error.contains(message), "\(ending)")
+        #expect(ending.error.contains("hint: raise the limits"), "\(ending)")
+        #expect(world.server.counts(for: "/i/\(digest)").requests == 0)
     }
 
     /// Runs the program without `/proc`, as in a root directory from which an image is built.
