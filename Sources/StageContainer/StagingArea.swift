@@ -163,7 +163,7 @@ extension Container {
         for entry in try directory.entries() {
             let kind: FileStatus.Kind =
                 entry.name == ContainerLayout.content ? .directory : .file
-            // No run creates other kinds of entries there.
+            // Removes the files of an archive that an earlier run has unpacked, too: plans count their space as free.
             if entry.kind != kind { try directory.removeTree(entry.name) }
         }
         let temporary = directory.temporaryName(for: name)

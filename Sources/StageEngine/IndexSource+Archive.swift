@@ -197,7 +197,7 @@ extension IndexSource {
         }
     }
 
-    /// The directory of the staging area for the files of the archive; the next run in this area removes it.
+    /// The directory of the staging area for the files of the archive; a run that continues the area removes it at once.
     private static let unpacked: FilePath.Component = "unpacked"
 
     /// Returns whether the container has no part of a download.

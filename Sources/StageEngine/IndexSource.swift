@@ -45,8 +45,6 @@ struct IndexSource: Sendable {
 
     /// Fills the area, resuming what an earlier run left in it.
     func fill(_ area: StagingArea) async throws(StageError) -> ContentSource.Filling {
-        // Plans count this space as free.
-        if area.isContinued { try await removeUnpacked(in: area) }
         // Before the index is decoded, so that the memory for reading both is not needed at the same time.
         let base = try await base()
         var figures = StagingFigures(transferred: .zero, reused: .zero, source: nil)

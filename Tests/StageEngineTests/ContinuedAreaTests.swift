@@ -3,6 +3,7 @@ import StageEngine
 import StageModel
 import StageSystem
 import StageTesting
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -88,6 +89,21 @@ struct ContinuedAreaTests {
         try area.remove("index")
         _ = try area.makeDirectory("index")
         try await expectWhole()
+    }
+
+    /// Plans count the space of these files as free, also for runs that need no archive.
+    @Test func filesThatARunHasUnpackedAreRemovedBeforeContentIsFetched() async throws {
+        let area = try await leaveArea()
+        try area.makeDirectory("unpacked").write([1], to: "left", durably: false)
+        let path = area.path.appending("unpacked")
+        let isPresent = Mutex<Bool?>(nil)
+        let outcome = try await world.stage { event in
+            guard case .verified = event else { return }
+            isPresent.withLock { $0 = FileStatus.exists(path) }
+        }
+        guard case .staged = outcome else { throw Failure(text: "not staged") }
+        let found = isPresent.withLock { $0 }
+        #expect(found == false)
     }
 
     /// An area with a file that no run has created is refused, and the next run starts from the beginning.
