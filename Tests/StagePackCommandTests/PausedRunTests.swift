@@ -1,3 +1,5 @@
+import FoundationEssentials
+import StageContainer
 import StageControl
 import StageModel
 import StageSystem
@@ -15,6 +17,7 @@ struct PausedRunTests {
         _ arguments: [String],
         _ installed: inout Installed,
         receiving large: SamplePack,
+        whilePaused change: @escaping @Sendable () throws -> Void = {},
         when isReady: @escaping @Sendable () -> Bool
     ) async throws -> Program.Ending {
         try await withDaemon(&installed) { installed, client in
@@ -27,6 +30,7 @@ struct PausedRunTests {
                 try await pollUntilUnchanged(for: .milliseconds(1500), "bytes go on coming") {
                     partSize(below: downloads)
                 }
+                try change()
                 installed.world.server.answer(large.path, with: .content(large.archive))
                 #expect(try await installed.run("resume", "\(id)").status == 0)
             }
@@ -85,5 +89,63 @@ struct PausedRunTests {
         #expect(ending.error.contains(reason), "\(ending)")
         #expect(try installed.staged() == ["first": 1, "aurora": 1])
         #expect(installed.world.server.counts(for: last.path).requests == 0)
+    }
+
+    /// The quota has no space for the last pack, until another process removes a pack that no manifest offers, and stages the
+    /// last one.
+    @Test func aResumedRunTakesARefusalBack() async throws {
+        var installed = try await Installed()
+        let small = try SamplePack.small(try PackID("lions"))
+        let last = try SamplePack.small(try PackID("last"))
+        // Smaller than the last pack by a byte.
+        let old = try SamplePack.small(try PackID("old"))
+        let large = try SamplePack.large(.aurora, version: 1, mebibytes: 8)
+        try installed.world.publish(small, last, old)
+        #expect(try await installed.run("prefetch", "--all", "--quiet").status == 0)
+        let container = installed.container
+        let aside = installed.world.directory.path.appending("aside")
+        _ = try Directory.make(aside)
+        try Self.move("last", from: container, to: aside)
+        installed.registration.quota = [small, last, large].reduce(ByteCount.zero) { sum, pack in
+            sum + StoredGeneration.size(of: pack.pack)
+        }
+        try installed.install()
+        try installed.world.publish([small, large, last]) { $0.slowed(to: 256 << 10) }
+        let requests = installed.world.server.counts(for: last.path).requests
+        let ending = try await runPaused(
+            ["prefetch", "--app", Self.application, "--quiet"],
+            &installed,
+            receiving: large,
+            whilePaused: {
+                try Self.move("old", from: container, to: aside)
+                try Self.move("last", from: aside, to: container)
+            },
+            when: { true }
+        )
+        #expect(ending.status == 0, "\(ending)")
+        #expect(try installed.staged() == ["lions": 1, "aurora": 1, "last": 1])
+        #expect(installed.world.server.counts(for: last.path).requests == requests)
+    }
+
+    /// Moves the generations of a pack, and the link to its current one, which exists only beside them.
+    private static func move(
+        _ pack: String,
+        from source: FilePath,
+        to target: FilePath
+    ) throws {
+        for folder in ["packs", "generations"] {
+            _ = try Directory.make(target.appending(folder))
+        }
+        let link = source.appending("packs/\(pack)").string
+        let destination = try FileManager.default.destinationOfSymbolicLink(atPath: link)
+        try FileManager.default.removeItem(atPath: link)
+        try FileManager.default.moveItem(
+            atPath: source.appending("generations/\(pack)").string,
+            toPath: target.appending("generations/\(pack)").string
+        )
+        try FileManager.default.createSymbolicLink(
+            atPath: target.appending("packs/\(pack)").string,
+            withDestinationPath: destination
+        )
     }
 }

@@ -206,6 +206,62 @@ struct UpdateConditionTests {
         #expect(results["voices"]?.outcome == .waiting)
     }
 
+    /// The run is cancelled when it has its plan, which evicts a pack.
+    @Test func anInterruptedRunEvictsNothing() async throws {
+        var world = try World()
+        let prefetch = DownloadPolicy.prefetch([.firstInstallation, .subsequentUpdate])
+        var old = try pack("old", version: 1, policy: prefetch, byteCount: 60_000)
+        try world.publish(
+            old,
+            try pack("voices", version: 1, policy: prefetch, byteCount: 1000)
+        )
+        let staged = try await run(world, .install, UpdateConditions())
+        #expect(staged["old"]?.outcome == .staged)
+        #expect(staged["voices"]?.outcome == .staged)
+        old.pack.policy = .onDemand
+        let voices = try pack("voices", version: 2, policy: prefetch, byteCount: 60_000)
+        try world.publish(old, voices)
+        let both = StoredGeneration.size(of: old.pack) + StoredGeneration.size(of: voices.pack)
+        let quota = both - ByteCount(1)
+        let cancellation = Cancellation()
+        let change = LateChange { cancellation.perform() }
+        let task = Task { [world] in
+            try await poll("the test does not know the task") { cancellation.isKnown }
+            return try await run(
+                world,
+                .periodic,
+                UpdateConditions(),
+                quota: quota,
+                after: change
+            )
+        }
+        cancellation.set { task.cancel() }
+        let results = try await task.value
+        try change.check()
+        #expect(results["voices"]?.failure?.kind == .interrupted)
+        #expect(results["old"]?.outcome == .present)
+        #expect(FileStatus.exists(world.container.appending("packs/old")))
+        // Not interrupted, the same run evicts the pack.
+        let later = try await run(world, .periodic, UpdateConditions(), quota: quota)
+        #expect(later["voices"]?.outcome == .staged)
+        #expect(later["old"]?.outcome == .evicted)
+    }
+
+    private func pack(
+        _ name: String,
+        version: Int,
+        policy: DownloadPolicy,
+        byteCount: Int
+    ) throws -> SamplePack {
+        let content = noise(byteCount, seed: UInt64(version))
+        return try SamplePack(
+            try PackID(name),
+            version: version,
+            policy: policy,
+            [.init("content", content: content)]
+        )
+    }
+
     /// Adds a current generation of a pack that no manifest offers, which is therefore never evicted.
     private static func addGeneration(of pack: String, to container: FilePath) throws {
         let folder = try Directory.make(container.appending("generations/\(pack)/1"))
@@ -257,5 +313,19 @@ private final class LateChange: Sendable {
     func check() throws {
         let made = result.withLock { $0 }
         try #require(made, "the run has not connected to the message bus").get()
+    }
+}
+
+/// The cancellation of a task, which is known once the task exists.
+private final class Cancellation: Sendable {
+    private let action = Mutex<(@Sendable () -> Void)?>(nil)
+
+    var isKnown: Bool { action.withLock { $0 != nil } }
+
+    func set(_ cancel: @escaping @Sendable () -> Void) { action.withLock { $0 = cancel } }
+
+    func perform() {
+        let cancel = action.withLock { $0 }
+        cancel?()
     }
 }
