@@ -104,6 +104,8 @@ struct ContinuedAreaTests {
         guard case .staged = outcome else { throw Failure(text: "not staged") }
         let found = isPresent.withLock { $0 }
         #expect(found == false)
+        let generation = world.root.path.appending("container/packs/levels/..")
+        #expect(!FileStatus.exists(generation.appending("unpacked")))
     }
 
     /// An area with a file that no run has created is refused, and the next run starts from the beginning.
