@@ -6,7 +6,8 @@ package struct IndexError: Error, Equatable, Sendable {
     package var offset: Int
     /// The fault, as a sentence fragment.
     package var reason: String
-    /// The memory that the decoded index needs, if that exceeds ``IndexBounds/memory``; `nil` if the bytes are not a valid index.
+    /// The memory that the decoded index needs, if that exceeds ``IndexBounds/memory``; `nil` if the bytes are not a
+    /// valid index.
     package var neededMemory: ByteCount?
 
     /// Creates the error from its parts.

@@ -2,7 +2,8 @@ import StageModel
 
 /// The memory that an index needs when it is decoded, and when its content is then written to files.
 ///
-/// It is known before most of it is allocated: an index begins with the numbers of its parts and the lengths of its paths.
+/// It is known before most of it is allocated: an index begins with the numbers of its parts, and the lengths of its
+/// paths precede these.
 struct IndexMemory {
     private let bundles: Int
     private let frames: Int
@@ -33,10 +34,12 @@ struct IndexMemory {
     private func byteCount(pathBytes: Int, references: Int) -> ByteCount {
         let bytesOfFrame = MemoryLayout<ContentIndex.Frame>.stride + 2 * MemoryLayout<Int>.stride
         let bytesOfReference = MemoryLayout<Int32>.stride + Self.bytesOfPlace
-        let bytes =
-            bundles * MemoryLayout<ContentIndex.Bundle>.stride + frames * bytesOfFrame
-            + entries * (ContentIndex.EntryList.bytesOfEntry + Self.bytesOfPlace) + pathBytes
-            + references * bytesOfReference
+        let bytesOfEntry = ContentIndex.EntryList.bytesOfEntry + Self.bytesOfPlace
+        var bytes = pathBytes
+        bytes += bundles * MemoryLayout<ContentIndex.Bundle>.stride
+        bytes += frames * bytesOfFrame
+        bytes += entries * bytesOfEntry
+        bytes += references * bytesOfReference
         return ByteCount(bytes)
     }
 
@@ -44,7 +47,8 @@ struct IndexMemory {
     ///
     /// - Parameters:
     ///   - pathBytes: The bytes of all paths, once these are known.
-    ///   - references: The references of all files to whole frames; `nil` before they are known, which counts one for each frame.
+    ///   - references: The references of all files to whole frames; `nil` before they are known, which counts one for
+    ///     each frame.
     ///   - offset: The number of bytes that have been decoded.
     /// - Throws: ``IndexError`` with the needed memory if it does not fit.
     func check(

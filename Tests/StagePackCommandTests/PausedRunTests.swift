@@ -91,8 +91,8 @@ struct PausedRunTests {
         #expect(installed.world.server.counts(for: last.path).requests == 0)
     }
 
-    /// The quota has no space for the last pack, until another process removes a pack that no manifest offers, and stages the
-    /// last one.
+    /// The quota has no space for the last pack, until another process removes a pack that no manifest offers, and stages
+    /// the last one.
     @Test func aResumedRunTakesARefusalBack() async throws {
         var installed = try await Installed()
         let small = try SamplePack.small(try PackID("lions"))
