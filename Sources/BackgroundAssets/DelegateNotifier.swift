@@ -199,12 +199,14 @@ final class DelegateNotifier: SessionReceiver {
         }
     }
 
-    /// Cancels a foreground download that cannot continue now; with `onlyAttempted`, only if it has sent a request.
+    /// Cancels a foreground download that cannot continue now; with `onlyAttempted`, only if an attempt has failed.
+    ///
+    /// The event may be older than the daemon's response: the first attempt may be running by now.
     private func giveUp(_ task: TransferTask, onlyAttempted: Bool = false) {
         // If the daemon does not respond, the download continues like a background one. Another process may
         // have promoted it meanwhile.
         guard let now = try? session.ask(.task(task.id)), now.isUnfinished,
-            DownloadNote(now).isForeground, now.attempts > 0 || !onlyAttempted
+            DownloadNote(now).isForeground, now.lastProblem != nil || !onlyAttempted
         else { return }
         let reasons = now.pendingReasons.map(\.kind.rawValue).joined(separator: ", ")
         let reason = now.lastProblem ?? "the download cannot begin now: \(reasons)"

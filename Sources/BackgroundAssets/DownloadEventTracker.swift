@@ -12,7 +12,7 @@ struct DownloadEventTracker {
         case ask(challenge: String, failures: Int)
         /// The download cannot continue at once: a foreground download fails.
         case stall
-        /// The server has requested a delay: of this download if it has sent a request before, otherwise of another one,
+        /// The server has requested a delay: of this download if an attempt of it has failed, otherwise of another one,
         /// for which a foreground download does not wait.
         case delay
         case fail(reason: String)

@@ -86,6 +86,29 @@ import Testing
         world.daemon.stop()
     }
 
+    @Test func aDelayOfAnotherThatIsReportedLateEndsNoAttempt() async throws {
+        let world = try ScriptedWorld()
+        let recorder = Recorder()
+        world.manager.delegate = recorder
+        try world.manager.startForegroundDownload(world.download("a"))
+        try await world.attach()
+        // The daemon has started the first attempt before the manager receives the event about the delay.
+        world.daemon.modify(1) { task in
+            task.state = .running
+            task.attempts = 1
+        }
+        world.emit(.changed) {
+            $0.state = .waiting
+            $0.pendingReasons = [PendingReason(.server)]
+        }
+        world.emit(.changed) { $0.state = .running }
+        try await recorder.lines(["begin a"])
+        #expect(world.daemon.tasks.first?.state == .running)
+        world.emit(.completed) { $0.location = "/staged/1" }
+        try await recorder.lines(["begin a", "finished a: /staged/1"])
+        world.daemon.stop()
+    }
+
     @Test func anAnswerThatGotLostIsNotASecondDownload() throws {
         let world = try ScriptedWorld()
         world.daemon.leaveUnanswered("POST")

@@ -128,6 +128,15 @@ package final class TestDaemon: Sendable {
         state.withLock { $0.sessions[identifier]?.listener != nil }
     }
 
+    /// Changes a task without an event.
+    package func modify(_ task: Int64, _ change: (inout TransferTask) -> Void) {
+        state.withLock { state in
+            guard var found = state.tasks[task] else { return }
+            change(&found)
+            state.tasks[task] = found
+        }
+    }
+
     /// Removes a task without an event.
     package func forget(_ task: Int64) {
         _ = state.withLock { $0.tasks.removeValue(forKey: task) }
