@@ -58,7 +58,7 @@ import Testing
     }
 
     /// Periodic attempts would never hit the moment between two calls of the other process.
-    @Test(.timeLimit(.minutes(1)))
+    @Test(.timeLimit(.minutes(5)))
     func aProcessThatTakesControlAgainAndAgainLeavesOthersTheirTurn() async throws {
         let (one, other) = (try manager(), try manager())
         let (starts, start) = AsyncStream.makeStream(of: Void.self)
