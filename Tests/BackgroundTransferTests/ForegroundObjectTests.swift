@@ -22,9 +22,7 @@ struct ForegroundObjectTests: ForegroundSuite {
         try await poll { queue.operationCount == 1 }
         queue.cancelAllOperations()
         queue.isSuspended = false
-        try await poll("found \(recorder.lines)", within: .seconds(60)) {
-            recorder.lines.last == "completed: -"
-        }
+        try await poll("found \(recorder.lines)") { recorder.lines.last == "completed: -" }
         #expect(recorder.lines == ["response 200, 3", "data", "metrics 1", "completed: -"])
     }
 
