@@ -14,7 +14,12 @@ import Testing
         try await withEcho { record in
             records.withLock { $0.append(record) }
         } _: { engine, url in
-            try await WebSocket.withConnection(to: url, over: engine) { messages, writer in
+            var options = WebSocketOptions()
+            // A busy machine may delay the close frame of the echo.
+            options.closeTimeout = .seconds(300)
+            try await WebSocket.withConnection(to: url, over: engine, options: options) {
+                messages,
+                writer in
                 var iterator = messages.makeAsyncIterator()
                 try await writer.ping()
                 for message in [

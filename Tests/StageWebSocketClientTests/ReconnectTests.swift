@@ -26,9 +26,10 @@ import Testing
         )
     }
 
-    @Test func aHalfOpenConnectionIsOpenedAnew() async throws {
+    @Test(.timeLimit(.minutes(5))) func aHalfOpenConnectionIsOpenedAnew() async throws {
         serve(
-            .webSocket { peer in peer.wire.pause(milliseconds: 30_000) },
+            // Responds to no ping, until the client has ended the connection.
+            .webSocket { peer in while !peer.wire.receive().isEmpty {} },
             .webSocket { peer in
                 peer.close(1000)
                 peer.waitForEnd()
@@ -38,12 +39,11 @@ import Testing
         options.pingInterval = .milliseconds(200)
         let events = EventLines()
         try await events.read(quickPolicy(), options)
-        #expect(
-            events.lines == [
-                "connected", "the server sent nothing for 0.4 seconds, 1 in a row", "connected",
-                "end",
-            ]
-        )
+        let silence = "the server sent nothing for 0.4 seconds"
+        #expect(events.lines.prefix(2) == ["connected", "\(silence), 1 in a row"])
+        #expect(events.lines.suffix(2) == ["connected", "end"])
+        // On a busy machine, the server of a later connection may be silent for as long.
+        #expect(events.lines.dropLast().allSatisfy { $0 == "connected" || $0.hasPrefix(silence) })
     }
 
     @Test func delaysGrowForAServerThatDropsItsConnections() async throws {
@@ -252,7 +252,7 @@ import Testing
         try await events.read(quickPolicy { $0.retryTimeLimit = .milliseconds(300) })
         #expect(events.lines.count == 1)
         let start =
-            "error: no connection lasted in 1 attempt: the opening handshake took longer than 0."
+            "error: no connection lasted in 1 attempt: the opening handshake took longer than 0"
         #expect(events.lines.first?.hasPrefix(start) == true)
     }
 
