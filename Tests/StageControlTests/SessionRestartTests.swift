@@ -1,4 +1,5 @@
 import Foundation
+import Glibc
 import StageControl
 import StageModel
 import StageSystem
@@ -74,6 +75,16 @@ private final class Receiver: SessionReceiver {
         }
     }
 
+    /// Blocks until the daemon has noticed that no client is attached; until then, it refuses another stream.
+    private static func waitForDetachment(_ client: ControlClient) {
+        let deadline = ContinuousClock.now + .seconds(300)
+        while ContinuousClock.now < deadline {
+            // An error leaves the state open.
+            if (try? client.answer(to: .session("s")))?.isAttached == false { return }
+            usleep(1000)
+        }
+    }
+
     private func end(_ connection: SessionConnection) async {
         await withCheckedContinuation { continuation in
             connection.end { continuation.resume() }
@@ -83,9 +94,15 @@ private final class Receiver: SessionReceiver {
     @Test func aReconnectionThatIsAskedForDuringAnAttemptIsMade() async throws {
         try await daemon.start()
         let connection = SessionConnection(client)
-        let receiver = Receiver { attempt in if attempt == 1 { connection.reconnect() } }
+        let isDetached = Mutex(false)
+        let control = daemon.client
+        let receiver = Receiver { attempt in
+            if attempt == 1 { return connection.reconnect() }
+            Self.waitForDetachment(control)
+            isDetached.withLock { $0 = true }
+        }
         try connection.start(receiver)
-        try await poll { receiver.attempts == 2 }
+        try await poll { isDetached.withLock { $0 } }
         try await attach()
         #expect(receiver.attempts == 2)
         await end(connection)
@@ -95,9 +112,11 @@ private final class Receiver: SessionReceiver {
         try await daemon.start()
         let isAnew = Gate()
         let connection = SessionConnection(client)
+        let control = daemon.client
         let receiver = Receiver { attempt in
             // The second attempt is prepared at a daemon that is gone before the stream is opened.
             if attempt == 2 { isAnew.wait() }
+            if attempt == 3 { Self.waitForDetachment(control) }
         }
         try connection.start(receiver)
         try await attach()
