@@ -23,6 +23,8 @@ import Testing
         sources.busAddress = bus.address
         sources.sysfs = sysfs
         sources.debounce = .zero
+        // The services of a busy machine may respond late.
+        sources.readingTimeout = .seconds(300)
         change(&sources)
         return try ConditionMonitor(sources: sources, logger: Logger(label: "test"))
     }

@@ -70,10 +70,13 @@ struct Bench {
         return pack
     }
 
+    /// The usual limits, but with time for a program on a busy machine.
+    static let patient = ExtensionLimits(timeLimit: .seconds(300))
+
     /// A host of the shell, which runs `text`.
     static func shell(
         _ text: String,
-        limits: ExtensionLimits = ExtensionLimits()
+        limits: ExtensionLimits = Bench.patient
     ) -> ExtensionHost {
         host("/bin/sh", ["-c", text], limits: limits)
     }
@@ -84,7 +87,7 @@ struct Bench {
     static func host(
         _ path: String,
         _ arguments: [String] = [],
-        limits: ExtensionLimits = ExtensionLimits()
+        limits: ExtensionLimits = Bench.patient
     ) -> ExtensionHost {
         ExtensionHost(
             program: Registration.Program(path: path, arguments: arguments),

@@ -30,16 +30,15 @@ import Testing
         }
 
         func host() throws -> ExtensionHost {
-            let limits = ExtensionLimits(timeLimit: .seconds(60))
             switch self {
             case .swift:
                 let tests = try #require(FilePath("/proc/self/exe").resolved)
                 let program = tests.removingLastComponent()
                     .appending("sample-downloader-extension")
-                return Bench.host(program.string, limits: limits)
+                return Bench.host(program.string)
             case .python:
                 let program = Repository.root.appending("Examples/downloader-extension.py")
-                return Bench.host(program.string, limits: limits)
+                return Bench.host(program.string)
             }
         }
     }

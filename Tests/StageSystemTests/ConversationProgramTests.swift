@@ -35,11 +35,15 @@ struct ConversationProgramTests {
     }
 
     @Test func theLastReferenceEndsTheInput() throws {
-        do {
-            let program = try start(#"read line; echo; read line; : >"$D/ended""#)
-            _ = try program.answer(to: [], limit: 0, within: .seconds(60))
+        // On a busy machine, the program may need longer than the time after which it is killed.
+        for _ in 0..<20 {
+            do {
+                let program = try start(#"read line; echo; read line; : >"$D/ended""#)
+                _ = try program.answer(to: [], limit: 0, within: .seconds(60))
+            }
+            if try directory.status("ended") != nil { return }
         }
-        #expect(try directory.status("ended") != nil)
+        Issue.record("the program does not read the end of its input")
     }
 
     @Test(arguments: [
