@@ -37,8 +37,23 @@ import Testing
     }
 
     /// Runs the program with variables, and returns the lines that it prints.
+    ///
+    /// Repeats a run in which the server's close frame came after its time limit of five seconds, as on a busy machine.
     private func run(_ url: String, _ variables: String...) async throws -> [String] {
-        let log = folder.appending("client.log")
+        let late = Self.talk.filter { !$0.hasPrefix("closed") }
+        var lines = late
+        for number in 1...10 where lines == late {
+            let log = folder.appending("client-\(number).log")
+            lines = try await runOnce(with: url, variables: variables, log: log)
+        }
+        return lines
+    }
+
+    private func runOnce(
+        with url: String,
+        variables: [String],
+        log: FilePath
+    ) async throws -> [String] {
         var command: [String] = []
         if geteuid() == 0 {
             command += ["/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
@@ -50,6 +65,17 @@ import Testing
         #expect(process.status == 0)
         let output = try File.open(reading: log).readAll(limit: 1 << 20)
         return String(decoding: output, as: UTF8.self).split(separator: "\n").map { String($0) }
+    }
+
+    /// Expects that each run has sent requests with these methods.
+    private func expectRequests(
+        methods: [String],
+        sourceLocation: SourceLocation = #_sourceLocation
+    ) {
+        let found = TestServer.current.requests.map(\.method)
+        let runs = max(found.count / methods.count, 1)
+        let expected = (0..<runs).flatMap { _ in methods }
+        #expect(found == expected, sourceLocation: sourceLocation)
     }
 
     /// Sets the server to be a proxy to a port, too, for clients with `credential` if there is one.
@@ -113,7 +139,7 @@ import Testing
             "CURL_CA_BUNDLE=\(front.certificate)"
         )
         #expect(lines == Self.talk)
-        #expect(TestServer.current.requests.map(\.method) == ["CONNECT", "GET"])
+        expectRequests(methods: ["CONNECT", "GET"])
         #expect(TestServer.current.requests.last?["host"] == Self.name)
     }
 
@@ -134,7 +160,7 @@ import Testing
         serveTunnel(toPort: TestServer.current.port, "\(Self.name):80")
         let lines = try await run("ws://\(Self.name)/socket", "http_proxy=\(proxy())")
         #expect(lines == Self.talk)
-        #expect(TestServer.current.requests.map(\.method) == ["CONNECT", "GET"])
+        expectRequests(methods: ["CONNECT", "GET"])
     }
 
     @Test func aProxyGetsTheCredentialsOfItsURL() async throws {

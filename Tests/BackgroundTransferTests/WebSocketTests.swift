@@ -18,33 +18,50 @@ import Testing
         }
     }
 
+    /// Repeats `body` until it returns `true`, ten times at most.
+    ///
+    /// It returns `false` if the server's close frame came after its time limit of five seconds, as on a busy machine.
+    private static func repeatUntilClosed(_ body: () async throws -> Bool) async throws {
+        for _ in 0..<10 {
+            if try await body() { return }
+        }
+        Issue.record("the server's close frame is not reported")
+    }
+
     @Test func messagesComeBack() async throws {
         try await withEcho { url in
-            try await withSession { session, recorder in
-                let task = session.webSocketTask(with: url)
-                #expect(task.state == .suspended && task.taskIdentifier > 0)
-                task.resume()
-                let messages: [URLSessionWebSocketTask.Message] = [
-                    .string("ü"), .data(Data()), .data(Data(repeating: 7, count: 200_000)),
-                ]
-                for message in messages {
-                    try await task.send(message)
-                    #expect(try await task.receive() == message)
-                }
-                #expect(task.state == .running && task.closeCode == .invalid)
-                #expect((task.response as? HTTPURLResponse)?.statusCode == 101)
-                #expect(task.originalRequest?.url == url && task.currentRequest?.url == url)
-                #expect(await session.allTasks == [task])
-                task.cancel(with: .normalClosure, reason: nil)
-                try await recorder.wait(for: "completed 1: well")
-                #expect(
-                    recorder.lines == [
-                        "created 1", "opened 1: -", "closed 1: 1000 -", "completed 1: well",
-                    ]
-                )
-                #expect(task.state == .completed && task.closeCode == .normalClosure)
-                #expect(task.error == nil)
+            try await Self.repeatUntilClosed { try await Self.exchangeMessages(with: url) }
+        }
+    }
+
+    /// Sends messages to an echo, and closes the connection; returns whether the close frame of the echo came in time.
+    private static func exchangeMessages(with url: URL) async throws -> Bool {
+        try await withSession { session, recorder -> Bool in
+            let task = session.webSocketTask(with: url)
+            #expect(task.state == .suspended && task.taskIdentifier > 0)
+            task.resume()
+            let messages: [URLSessionWebSocketTask.Message] = [
+                .string("ü"), .data(Data()), .data(Data(repeating: 7, count: 200_000)),
+            ]
+            for message in messages {
+                try await task.send(message)
+                #expect(try await task.receive() == message)
             }
+            #expect(task.state == .running && task.closeCode == .invalid)
+            #expect((task.response as? HTTPURLResponse)?.statusCode == 101)
+            #expect(task.originalRequest?.url == url && task.currentRequest?.url == url)
+            #expect(await session.allTasks == [task])
+            task.cancel(with: .normalClosure, reason: nil)
+            try await recorder.wait(for: "completed 1: well")
+            guard recorder.lines.contains("closed 1: 1000 -") else { return false }
+            #expect(
+                recorder.lines == [
+                    "created 1", "opened 1: -", "closed 1: 1000 -", "completed 1: well",
+                ]
+            )
+            #expect(task.state == .completed && task.closeCode == .normalClosure)
+            #expect(task.error == nil)
+            return true
         }
     }
 
@@ -135,7 +152,19 @@ import Testing
         let url = try serve { peer in
             while let event = peer.next() { events.withLock { $0.append(event) } }
         }
-        try await withSession { session, recorder in
+        let close = WebSocketClose(code: CloseCode(rawValue: 4002), reason: "bye")
+        try await Self.repeatUntilClosed {
+            events.withLock { $0 = [] }
+            let isClosed = try await Self.sendAndClose(to: url)
+            try await poll { events.withLock { $0.count } == 2 }
+            #expect(events.withLock { $0 } == [.message(.text("a")), .close(close)])
+            return isClosed
+        }
+    }
+
+    /// Sends a message and a close frame, and then another message; returns whether the server's close frame came in time.
+    private static func sendAndClose(to url: URL) async throws -> Bool {
+        try await withSession { session, recorder -> Bool in
             let task = session.webSocketTask(with: url)
             task.resume()
             try await recorder.wait(for: "opened 1: -")
@@ -155,11 +184,10 @@ import Testing
                     "received POSIX ENOTCONN", "sent a: well", "sent b: POSIX ENOTCONN",
                 ]
             )
+            guard recorder.lines.contains("closed 1: 4002 -") else { return false }
             #expect(recorder.lines.suffix(2) == ["closed 1: 4002 -", "completed 1: well"])
+            return true
         }
-        try await poll { events.withLock { $0.count } == 2 }
-        let close = WebSocketClose(code: CloseCode(rawValue: 4002), reason: "bye")
-        #expect(events.withLock { $0 } == [.message(.text("a")), .close(close)])
     }
 
     @Test(.apart) func aServerThatReadsNothingIsGivenUpAfterTheCloseFrame() async throws {
