@@ -5,7 +5,7 @@ import StagePack
 import StageTesting
 import Testing
 
-@Suite(.server, .directory, .timeLimit(.minutes(3)))
+@Suite(.server, .directory, .timeLimit(.minutes(10)))
 struct AssetPackManagerTests {
     private typealias Failure = ManagedBackgroundAssetsError
 

@@ -7,7 +7,7 @@ import Synchronization
 import Testing
 
 /// Status updates during downloads, and cancellation.
-@Suite(.server, .directory, .serialized, .timeLimit(.minutes(3)))
+@Suite(.server, .directory, .serialized, .timeLimit(.minutes(10)))
 struct AssetPackUpdateTests {
     /// Reports the progress that a test chooses before another fetcher does the work.
     private struct ReportingFetcher: PackFetcher {
