@@ -162,7 +162,7 @@ import Testing
         }
     }
 
-    /// Sends a message and a close frame, and then another message; returns whether the server's close frame came in time.
+    /// Sends a message, a close frame and another message; returns whether the server's close frame came in time.
     private static func sendAndClose(to url: URL) async throws -> Bool {
         try await withSession { session, recorder -> Bool in
             let task = session.webSocketTask(with: url)
