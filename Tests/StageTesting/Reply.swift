@@ -47,15 +47,24 @@ struct Reply {
         return (206, content[first...last], "bytes \(first)-\(last)/\(content.count)")
     }
 
-    /// Sends the body, and returns the number of bytes sent and whether the connection stays open.
-    func sendBody(to socket: Socket) -> (sent: Int, goesOn: Bool) {
-        if isBodyless { return (0, true) }
-        var sent = 0
+    /// Sends the body.
+    ///
+    /// - Parameters:
+    ///   - socket: The connection.
+    ///   - count: Adds to the number of sent bytes. It is called before the last bytes are sent, because their receiver may end before
+    ///     this thread runs again, and with a correction if they cannot be sent. Bytes of a body that stalls, or whose receiver
+    ///     disconnects, are counted at the end of the connection.
+    /// - Returns: `true` if the connection stays open.
+    func sendBody(to socket: Socket, counting count: (Int) -> Void) -> Bool {
+        if isBodyless { return true }
+        var (sent, counted) = (0, 0)
+        defer { count(sent - counted) }
         let end = min(body.count, answer.cutAfter ?? .max, answer.stallAfter ?? .max)
+        let hasEnd = !answer.isEndless && (answer.stallAfter == nil || end == body.count)
         var hold = answer.hold
         while sent < end || answer.isEndless {
             if let (count, gate) = hold, sent >= min(count, body.count) {
-                guard socket.wait(for: gate) else { return (sent, false) }
+                guard socket.wait(for: gate) else { return false }
                 hold = nil
             }
             let size = min(
@@ -64,20 +73,24 @@ struct Reply {
             )
             let rest = answer.isEndless ? body : body.dropFirst(sent).prefix(end - sent)
             let piece = rest.prefix(size)
+            if hasEnd, sent + piece.count == end {
+                counted = end
+                count(counted)
+            }
             guard socket.send(answer.isChunked ? Self.chunk(piece) : Array(piece)) else {
-                return (sent, false)
+                return false
             }
             sent += piece.count
             if answer.rate != nil { usleep(20_000) }
         }
         if answer.stallAfter != nil {
             socket.waitForEnd()
-            return (sent, false)
+            return false
         }
-        if let cut = answer.cutAfter, cut <= body.count { return (sent, false) }
-        if answer.isChunked, !socket.send(Array("0\r\n\r\n".utf8)) { return (sent, false) }
+        if let cut = answer.cutAfter, cut <= body.count { return false }
+        if answer.isChunked, !socket.send(Array("0\r\n\r\n".utf8)) { return false }
         let hasLength = !answer.omittedFields.contains("content-length") || answer.isChunked
-        return (sent, hasLength)
+        return hasLength
     }
 
     private static func chunk(_ bytes: ArraySlice<UInt8>) -> [UInt8] {

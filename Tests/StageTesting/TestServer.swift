@@ -104,6 +104,9 @@ package final class TestServer: Sendable {
     /// The number of accepted connections.
     package var connectionCount: Int { state.withLock { $0.connectionCount } }
 
+    /// `true` while a connection is open, or its last request is not counted yet.
+    var hasConnections: Bool { state.withLock { !$0.connections.isEmpty } }
+
     /// The maximum number of concurrent requests.
     package var peakConcurrency: Int { state.withLock { $0.peakConcurrency } }
 
@@ -157,8 +160,9 @@ package final class TestServer: Sendable {
         }
         let reply = Reply(answer, to: head)
         guard socket.send(Array(reply.head.utf8)) else { return false }
-        let (sent, goesOn) = reply.sendBody(to: socket)
-        state.withLock { $0.counts[head.target, default: Counts()].bytes += sent }
+        let goesOn = reply.sendBody(to: socket) { count in
+            state.withLock { $0.counts[head.target, default: Counts()].bytes += count }
+        }
         if answer.comesEarly { socket.lingerOn() }
         return goesOn && !answer.closes && !answer.comesEarly
     }
