@@ -263,7 +263,7 @@ struct DaemonStagingTests {
         let server = world.installed.world.server
         let path = "/packs/aurora-1.tar.zst"
         let content = try SamplePack.large(try .aurora, version: 1, mebibytes: 8).archive
-        server.answer(path, with: .status(511), .content(content))
+        server.answer(path, with: .status(511))
         try await withDaemon(world) { client in
             let ending = try await world.fetch()
             #expect(ending.status == 23, "\(ending)")
@@ -278,6 +278,7 @@ struct DaemonStagingTests {
                 why.output.contains("a login page of the network intercepts downloads"),
                 "\(why)"
             )
+            server.answer(path, with: .content(content))
             var change = TransferChange()
             change.promotes = true
             try await client.change(task.id, by: change)

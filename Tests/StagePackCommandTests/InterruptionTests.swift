@@ -129,6 +129,7 @@ struct InterruptionTests {
         )
         let ending = try await installed.run("prefetch", "--all", "--deadline", "4")
         #expect(ending.status == 75)
+        try await installed.world.server.settle()
         #expect(installed.world.server.requests.count == 1)
         let left = "the deadline left no time for 'net.example.zebra'\n"
         #expect(ending.error.contains(left), "\(ending)")
