@@ -29,8 +29,7 @@ struct WithdrawnStagingTests {
             #expect(removed.output == line, "\(removed)")
             gate.open()
             try await poll("the session stays") { try await client.sessions().isEmpty }
-            // The session ends with the cancellation, and the worker soon after.
-            try await poll("a worker stays") { try world.workers().isEmpty }
+            #expect(try world.workers().isEmpty)
         }
         #expect(try world.installed.staged() == [:])
         let litter = try world.litter()
