@@ -14,9 +14,11 @@ struct BusyPackTests {
         try installed.world.publish(try .small(id))
         let container = try Container.make(installed.container)
         let lock = try #require(try container.attemptLock(id))
-        let arguments = ["prefetch", "--all", "--hook", "--deadline", "3", "--strict"]
-        let hook = try await installed.world.program.run(arguments)
         let problem = "another process works on pack 'essential'"
+        let arguments = ["prefetch", "--all", "--hook", "--strict"]
+        let hook = try await installed.world.program.run(arguments, deadline: 3) {
+            $0.output.contains(problem)
+        }
         let line = "0 staged, 1 missing: \(problem); the next periodic run retries\n"
         #expect(hook.output.hasSuffix("stagepack: net.example.wallpaper: \(line)"), "\(hook)")
         #expect(hook.status == 42, "\(hook)")

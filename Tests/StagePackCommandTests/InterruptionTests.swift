@@ -1,6 +1,7 @@
 import FoundationEssentials
 import Glibc
 import StageModel
+import StageSystem
 import StageTesting
 import Synchronization
 import SystemPackage
@@ -12,7 +13,7 @@ struct InterruptionTests {
     /// partial file.
     private func begin(
         _ arguments: [String],
-        body: @escaping @Sendable (Program.Running) -> Void = { _ in }
+        body: @escaping @Sendable (Program.Running) -> Void
     ) async throws -> (World, SamplePack, Program.Ending) {
         var world = try World()
         let pack = try SamplePack.large(.aurora, version: 1, mebibytes: 8)
@@ -24,6 +25,29 @@ struct InterruptionTests {
             body(running)
         }
         return (world, pack, ending)
+    }
+
+    /// Serves 2 MiB of a pack of 8 MiB and then stalls, and runs the program with a deadline, by which these bytes are in a
+    /// partial file.
+    private func beginWithDeadline(
+        _ arguments: [String]
+    ) async throws -> (World, SamplePack, Program.Ending) {
+        // On a busy machine, the bytes may arrive only after a short deadline.
+        for seconds in [4, 16, 64] {
+            var world = try World()
+            var pack = try SamplePack.large(.aurora, version: 1, mebibytes: 8)
+            pack.pack.archive?.url = "packs/\(seconds).tar.zst"
+            try world.publish(pack)
+            let answer = Answer.content(pack.archive).stalled(after: 2 << 20)
+            world.server.answer(pack.path, with: answer)
+            let limit = ["--deadline", "\(seconds)"]
+            let ending = try await world.program.run(arguments + limit + world.source)
+            if partSize(below: world.container.appending("downloads")) >= 2 << 20 {
+                return (world, pack, ending)
+            }
+            if FileStatus.exists(world.container) { try world.directory.removeTree("container") }
+        }
+        throw NeverHappened()
     }
 
     @Test(arguments: [SIGINT, SIGTERM])
@@ -41,12 +65,11 @@ struct InterruptionTests {
 
     @Test(arguments: ["prefetch", "fetch aurora", "load aurora"])
     func aDeadlineEndsTheRunAndTheNextOneGoesOn(command: String) async throws {
-        let arguments =
-            command.split(separator: " ").map(String.init) + ["--quiet", "--deadline", "4"]
-        var (world, pack, ending) = try await begin(arguments)
+        let arguments = command.split(separator: " ").map(String.init) + ["--quiet"]
+        var (world, pack, ending) = try await beginWithDeadline(arguments)
         let error = """
             stagepack: error: pack 'aurora': the deadline passed: 2.1 MB of 8.4 MB had arrived from \
-            'SERVER/packs/aurora-1.tar.zst'
+            'SERVER\(pack.path)'
             hint: run the same command again: it resumes downloads from servers that support ranges
 
             """
@@ -83,10 +106,14 @@ struct InterruptionTests {
     }
 
     @Test func bytesOfEarlierRunsCountAsArrived() async throws {
-        let (world, pack, _) = try await begin(["prefetch", "--quiet", "--deadline", "4"])
+        let (world, pack, _) = try await beginWithDeadline(["prefetch", "--quiet"])
         let answer = Answer.content(pack.archive).stalled(after: 1 << 20)
         world.server.answer(pack.path, with: answer)
-        let second = try await world.run("prefetch", "--quiet", "--deadline", "4")
+        let downloads = world.container.appending("downloads")
+        let arguments = ["prefetch", "--quiet"] + world.source
+        let second = try await world.program.run(arguments, deadline: 4) { _ in
+            partSize(below: downloads) >= 3 << 20
+        }
         #expect(second.status == 75)
         let message = "the deadline passed: 3.1 MB of 8.4 MB had arrived from"
         #expect(second.error.contains(message), "\(second.error)")
@@ -162,8 +189,10 @@ struct InterruptionTests {
         try installed.world.publish(pack)
         try installed.addOther(offering: [try SamplePack.small(try PackID("lions"))])
         #expect(try await installed.run("prefetch", "--all", "--quiet").status == 0)
-        let ending = try await installed.run("prefetch", "--all", "--deadline", "4.9")
-        #expect(ending.status == 0, "\(ending)")
+        // A busy machine may take longer, but not each time.
+        try await poll("the time is never enough") {
+            try await installed.run("prefetch", "--all", "--deadline", "4.9").status == 0
+        }
     }
 
     @Test func runsWithADeadlineReachOneApplicationAfterTheOther() async throws {
@@ -177,9 +206,12 @@ struct InterruptionTests {
         let left = "the deadline left no time for 'net.example.zoo'"
         #expect(first.output.contains(left), "\(first)")
         #expect(try installed.staged() == [:])
-        let second = try await installed.run("prefetch", "--all", "--deadline", "4")
-        #expect(second.status == 75)
-        #expect(try installed.staged() == ["aurora": 1])
+        // On a busy machine, the other application may need several runs.
+        try await poll("the other application is never reached") {
+            let later = try await installed.run("prefetch", "--all", "--deadline", "4")
+            #expect(later.status == 75)
+            return try installed.staged() == ["aurora": 1]
+        }
     }
 
     @Test func doctorPrintsTheChecksOfTheMachineBeforeItAsksASilentServer() async throws {

@@ -147,7 +147,12 @@ struct JSONTests {
     @Test(.apart) func aDeadlineIsTheStatusOfThePackToo() async throws {
         let (world, packs) = try world()
         world.server.answer(packs[0].path, with: Answer.content(packs[0].archive).stalled(after: 9))
-        let ending = try await world.run("fetch", "aurora", "--json", "--deadline", "4")
+        let arguments = ["fetch", "aurora", "--json"] + world.source
+        let ending = try await world.program.run(arguments, deadline: 4) { ending in
+            // Without a manifest, the output has no runs.
+            let runs = try? decode(Runs.self, ending.output).runs
+            return runs?.first?.packs.isEmpty == false
+        }
         #expect(ending.status == 75)
         let staged = try #require(try decode(Runs.self, ending.output).runs.first)
         #expect(staged.packs.first?.error?.status == 75)

@@ -99,6 +99,21 @@ struct Program {
 }
 
 extension Program {
+    /// Runs the program with a deadline of so many seconds, and then with longer ones while its ending is not the awaited one.
+    ///
+    /// On a busy machine, a program may reach the state that a test needs only after a short deadline.
+    func run(
+        _ arguments: [String],
+        deadline: Int,
+        until isAwaited: (Ending) throws -> Bool
+    ) async throws -> Ending {
+        for seconds in [deadline, deadline * 4] {
+            let ending = try await run(arguments + ["--deadline", "\(seconds)"])
+            if try isAwaited(ending) { return ending }
+        }
+        return try await run(arguments + ["--deadline", "\(deadline * 16)"])
+    }
+
     /// The program with a current directory of its own.
     init(in directory: Directory) throws {
         self.init(wrapper: [

@@ -264,8 +264,17 @@ struct RegistrationChangeTests {
         let gate = Gate()
         defer { gate.open() }
         try addFirstApplication(to: installed, after: gate)
-        // After this run, and a second after its registration, the silent server's application counts as tried before.
-        _ = try await installed.run("prefetch", "--all", "--hook", "--deadline", "2")
+        // After a run that ends a second after its registration, the silent server's application counts as tried before.
+        let name = "net.example.first"
+        let file = installed.folder.appending("\(name).json")
+        let registered = try #require(FileStatus(following: file)).changed
+        let container = installed.container.removingLastComponent().appending(name)
+        let first = try ApplicationID(name)
+        try await poll("no run ends later") {
+            _ = try await installed.run("prefetch", "--all", "--hook", "--deadline", "2")
+            let run = try ContainerReader.open(container)?.history(of: first)?.lastRun
+            return run.map { $0.endedAt > registered } ?? false
+        }
         try installed.install()
         let hook = try await installed.run("prefetch", "--all", "--hook", "--deadline", "8")
         let lines = hook.output.split(separator: "\n")

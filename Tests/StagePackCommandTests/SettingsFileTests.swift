@@ -116,7 +116,8 @@ struct SettingsFileTests {
     }
 
     @Test func theGuardOfAHookKeepsToTheDeadlineOfTheFile() async throws {
-        var installed = try await installed(#"{"hookDeadline": 4}"#)
+        // The run must not end before it is stopped.
+        var installed = try await installed(#"{"hookDeadline": 15}"#)
         let pack = try SamplePack.large(.aurora, version: 1, mebibytes: 8)
         try installed.world.publish(pack)
         let answer = Answer.content(pack.archive).stalled(after: 2 << 20)

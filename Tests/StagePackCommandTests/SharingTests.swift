@@ -217,8 +217,10 @@ struct SharingTests {
         let locks = try Directory.open(world.container.appending("locks"))
         let file = try locks.file(updating: FilePath(name))
         let lock = try FileLock.attempt(file, mode: .exclusive)
-        let arguments = ["prefetch", "--hook", "--deadline", "4"] + world.source
-        let ending = try await world.program.run(arguments)
+        let arguments = ["prefetch", "--hook"] + world.source
+        let ending = try await world.program.run(arguments, deadline: 4) { _ in
+            try name == "aurora" || container.reader.currentGeneration(of: .aurora) != nil
+        }
         // The command returned although the lock is still held.
         _ = consume lock
         #expect(ending.status == 0)
