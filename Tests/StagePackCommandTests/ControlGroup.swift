@@ -1,5 +1,6 @@
 import Glibc
 import StageSystem
+import StageTesting
 import SystemPackage
 import Testing
 
@@ -40,16 +41,14 @@ struct ControlGroup {
 
     /// Ends the remaining processes of the group, and removes it.
     func remove() async throws {
-        for _ in 0..<500 {
+        try await poll("the control group '\(path)' stays") {
             let file = try FileDescriptor.open(path.appending("cgroup.procs"), .readOnly)
             let text = try file.closeAfter { try Self.text(of: file) }
             for process in text.split(separator: "\n").compactMap({ pid_t($0) }) {
                 kill(process, SIGKILL)
             }
-            if unsafe rmdir(path.string) == 0 { return }
-            try await Task.sleep(for: .milliseconds(10))
+            return unsafe rmdir(path.string) == 0
         }
-        Issue.record("the control group '\(path)' stays")
     }
 
     private static func text(of file: FileDescriptor) throws -> String {

@@ -31,9 +31,14 @@ struct MisbehaviourTests {
     func aDeadlineNamesTheServer(_ row: MisbehaviourRow) async throws {
         try await Self.turnstile.pass {
             let world = try await MisbehaviourWorld(row)
-            let run = try await world.run(["--deadline", "5"])
+            var (run, limit) = (try await world.run(["--deadline", "5"]), 5)
+            // On a busy machine, the request may begin only after a short deadline.
+            while limit < 80, !run.ending.error.contains("'http") {
+                limit *= 4
+                run = try await world.run(["--deadline", "\(limit)"])
+            }
             try world.expect(.fails(.late, "the deadline passed"), of: run, row)
-            #expect(run.duration < .seconds(30), "\(run)")
+            #expect(run.duration < .seconds(limit + 25), "\(run)")
         }
     }
 }

@@ -170,7 +170,10 @@ struct RegistrationChangeTests {
         let gate = Gate()
         defer { gate.open() }
         try addFirstApplication(to: installed, after: gate)
-        let hook = try await installed.run("prefetch", "--all", "--hook", "--deadline", "20")
+        let arguments = ["prefetch", "--all", "--hook"]
+        let hook = try await installed.world.program.run(arguments, deadline: 20) { _ in
+            try installed.staged() == ["old": 1]
+        }
         #expect(try installed.staged() == ["old": 1], "\(hook)")
         #expect(hook.output.contains("net.example.first: nothing staged: the deadline"), "\(hook)")
     }

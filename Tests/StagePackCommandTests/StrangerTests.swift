@@ -107,7 +107,7 @@ struct StrangerTests {
     /// Runs a command, which has to succeed within a deadline.
     private static func succeed(_ world: World, _ arguments: String...) async throws -> String {
         var program = world.program
-        program.wrapper = ["/usr/bin/timeout", "-s", "KILL", "60", try Program.path.string]
+        program.wrapper = ["/usr/bin/timeout", "-s", "KILL", "300", try Program.path.string]
         let ending = try await program.run(arguments + world.source)
         #expect(ending.status == 0, "\(arguments): \(ending)")
         return ending.output
