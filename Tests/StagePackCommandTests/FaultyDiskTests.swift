@@ -51,7 +51,7 @@ struct FaultyDiskTests {
             truncate -s 64M "$D/image"; mkfs.ext4 -q "$D/image"; mount -o loop "$D/image" "$C"
             trap 'umount "$C"' EXIT
             $P fetch levels "$@" & process=$!
-            for _ in $(seq 3000); do
+            for _ in $(seq 30000); do
                 cmp -s "$C"/staging/levels.*/content/a "$D/tree/a" && break
                 sleep 0.01
             done
@@ -134,7 +134,7 @@ struct FaultyDiskTests {
             world,
             #"""
             $P fetch levels "$@" & process=$!
-            for _ in $(seq 3000); do
+            for _ in $(seq 30000); do
                 cmp -s "$C"/staging/levels.*/content/a/b/c "$D/tree/a/b/c" && break
                 sleep 0.01
             done
