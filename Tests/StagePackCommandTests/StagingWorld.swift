@@ -104,9 +104,10 @@ struct StagingWorld: Sendable {
         }
     }
 
-    /// The number of requests for archives.
+    /// The number of requests for archives or bundles.
     var contentRequests: Int {
-        archives.reduce(0) { $0 + installed.world.server.counts(for: $1.path).requests }
+        let folder = kind == .archive ? "/packs/" : "/b/"
+        return installed.world.server.requests.count { $0.target.hasPrefix(folder) }
     }
 
     /// The number of received bytes, from the container: the server counts sent bytes only at the end of each
