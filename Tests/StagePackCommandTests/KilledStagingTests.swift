@@ -41,6 +41,9 @@ struct KilledStagingTests {
             version += 1
             try world.make(version: version)
             try await world.publish(version: version)
+            let server = world.installed.world.server
+            // The bytes of killed processes count for the update that they belong to.
+            try await server.settle()
             let before = world.bytesSent
             let more = try await Self.kill(
                 in: world,
@@ -50,6 +53,7 @@ struct KilledStagingTests {
             )
             kills += more
             size += world.size
+            try await server.settle()
             let sent = world.bytesSent - before
             #expect(sent <= world.size + more * lost, "\(sent) bytes, \(more) kills")
         }
