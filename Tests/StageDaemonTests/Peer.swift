@@ -193,7 +193,7 @@ struct Peer {
             until = time.time() + float(arguments[0])
             while time.time() < until:
                 ask('POST', '/v1/sessions/' + session + '/extend')
-                time.sleep(0.1)
+                time.sleep(0.5)
             acknowledge(sequences)
         elif mode == 'hang':
             signal.signal(signal.SIGTERM, lambda *_: note('asked'))
