@@ -119,12 +119,13 @@ struct UploadRepetitionTests {
         try await daemon.makeSession { $0.requestTimeout = 1 }
         let gate = Gate()
         defer { gate.open() }
-        server.answer("/in", with: Answer.content([1]).waiting(for: gate), .content([1]))
+        server.answer("/in", with: Answer.content([1]).waiting(for: gate))
         let id = try await upload { $0.method = method }
-        let events = try await daemon.outcomes()
-        let isRepeated = method == "PUT"
-        #expect(events.map(\.gist) == ["1 \(isRepeated ? "completed" : "failed") of \(id)"])
-        #expect(server.requests(for: "/in").count == (isRepeated ? 2 : 1))
+        guard method == "PUT" else { return try await expectLostAnswer(of: id) }
+        try await poll("the request is not repeated") { server.requests(for: "/in").count > 1 }
+        // On a busy machine, even this response may take longer than a second.
+        server.answer("/in", with: .content([1]))
+        #expect(try await daemon.outcomes().map(\.gist) == ["1 completed of \(id)"])
     }
 
     @Test func aDownloadThatPostsIsNotAskedForByTheNextDaemon() async throws {
