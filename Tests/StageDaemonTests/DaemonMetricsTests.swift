@@ -27,7 +27,7 @@ struct DaemonMetricsTests {
 
     @Test func theMetricsTellWhatRunsWaitsAndHasEnded() async throws {
         let daemon = try DaemonProcess.required()
-        try daemon.configure(#"{"settlingTime": 0, "retryBase": 60}"#)
+        try daemon.configure(#"{"settlingTime": 0, "retryBase": 3600}"#)
         try await daemon.start()
         try await daemon.makeSession()
         server.answer("/done", with: .content(noise(5000)))

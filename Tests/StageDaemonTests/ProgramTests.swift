@@ -36,7 +36,9 @@ struct ProgramTests {
 
     @Test func authoritiesThatGoAndComeBackAreWaitedFor() async throws {
         let front = try await TLSFront(port: server.port, below: daemon.directory)
-        try daemon.configure(#"{"certificateAuthorities": "\#(front.certificate)"}"#)
+        try daemon.configure(
+            #"{"certificateAuthorities": "\#(front.certificate)", "retryBase": 3600}"#
+        )
         try await daemon.start()
         try await daemon.makeSession()
         let directory = try Directory.open(daemon.directory)
