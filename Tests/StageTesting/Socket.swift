@@ -1,5 +1,6 @@
 import Dispatch
 import Glibc
+import SystemPackage
 
 /// The few calls on sockets that a test server needs.
 struct Socket {
@@ -202,6 +203,43 @@ struct Socket {
             if count == 0 || (count < 0 && errno != EAGAIN) { return false }
         }
         return true
+    }
+
+    /// Waits until the peer, a process on this machine, has read all bytes that were sent, or has closed the connection.
+    ///
+    /// The kernel tells the number of its unread bytes (proc_pid_net(5)), in which the end of the stream counts as one. The wait
+    /// ends after five minutes.
+    func waitUntilRead() {
+        guard let own = port(ofPeer: false), let peer = port(ofPeer: true) else { return }
+        // The file may lack a line while other connections end, so the result counts if it is repeated.
+        var repetitions = 0
+        for _ in 0..<30_000 where repetitions < 3 {
+            // If the file cannot be read, nothing is known.
+            let connections = (try? text(of: "/proc/net/tcp")) ?? ""
+            let isUnread = connections.split(separator: "\n").contains { line in
+                let fields = line.split(separator: " ")
+                return fields.count > 4 && fields[1].hasSuffix(peer) && fields[2].hasSuffix(own)
+                    && !fields[4].hasSuffix(":00000000") && !fields[4].hasSuffix(":00000001")
+            }
+            repetitions = isUnread ? 0 : repetitions + 1
+            usleep(10_000)
+        }
+    }
+
+    /// The port of one end of the connection, as `/proc/net/tcp` writes it; `nil` if the connection has ended.
+    private func port(ofPeer isPeer: Bool) -> String? {
+        var address = sockaddr_in()
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let status = unsafe withUnsafeMutablePointer(to: &address) { address in
+            unsafe address.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+                unsafe isPeer
+                    ? getpeername(descriptor, address, &length)
+                    : getsockname(descriptor, address, &length)
+            }
+        }
+        guard status == 0 else { return nil }
+        let number = String(UInt16(bigEndian: address.sin_port), radix: 16, uppercase: true)
+        return ":" + String(repeating: "0", count: 4 - number.count) + number
     }
 
     /// Waits until the peer closes the connection or sends a byte.

@@ -197,7 +197,7 @@ package final class UploadServer: Sendable {
         }
         if taken < length {
             // A reset may overtake the interim response, which the client must receive.
-            usleep(50_000)
+            socket.waitUntilRead()
             return socket.resetOnClose()
         }
         if head["authorization"] == nil, state.withLock({ $0.isGuarded }) {
