@@ -100,7 +100,8 @@ struct MultipartUploadTests {
         let directory = try TemporaryDirectory.required()
         let content = noise(Self.size)
         try directory.write(content, to: "file", durably: false)
-        server.slowDown(milliseconds: 20)
+        // The upload does not end before the test kills the application.
+        server.slowDown(milliseconds: 20, furtherAfter: Self.size / 6)
         let file = directory.path.appending("file").string
         var application = try application("begin", file, "\(Self.part)", server.url(""))
         try await poll("the upload is not stored") { try said().contains("stored\n") }
@@ -109,14 +110,13 @@ struct MultipartUploadTests {
             try await poll("the upload gets no further") {
                 server.received > round * Self.size / 6
             }
-            server.slowDown(milliseconds: 500)
             application.send(SIGKILL)
             #expect(application.end() == 1000 + SIGKILL)
             #expect(server.object == nil)
             application = try self.application("watch")
             let found = String(repeating: "found 1\n", count: round)
             try await poll("the upload is not found") { try said() == "stored\n" + found }
-            server.slowDown(milliseconds: 20)
+            server.slowDown(milliseconds: 20, furtherAfter: (round + 1) * Self.size / 6)
         }
         server.slowDown(milliseconds: 0)
         try await poll("the application does not end") { application.status != nil }
@@ -150,9 +150,14 @@ struct MultipartUploadTests {
 
     @Test func aCancelledUploadIsAborted() async throws {
         try await start()
-        server.slowDown(milliseconds: 100)
+        let gate = Gate()
+        defer { gate.open() }
+        server.replace { head in
+            if head.target.contains("number=2&") { gate.wait() }
+            return nil
+        }
         let id = try await upload(noise(Self.size)) { $0.headers = ["Authorization": "x"] }
-        try await poll("nothing is sent") { server.received > 0 }
+        try await poll("the first part is not sent") { server.order == [1] }
         try await daemon.change(id, to: .cancelled)
         #expect(try await daemon.outcomes().map(\.gist) == ["1 cancelled of \(id)"])
         try await poll("the parts stay") { server.isAborted }

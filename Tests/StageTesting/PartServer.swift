@@ -12,7 +12,10 @@ package final class PartServer: Sendable {
         var heads: [RequestHead] = []
         var received = 0
         var cuts: [Int] = []
+        /// The microseconds of a pause after every 64 KiB of a part.
         var pause: UInt32 = 0
+        /// The number of received bytes after which the pause has half a second.
+        var longPauseAfter = Int.max
         var object: [UInt8]?
         var isAborted = false
         var lostCompletions = 0
@@ -56,9 +59,12 @@ package final class PartServer: Sendable {
     /// Cuts the connections of the next parts, each after one of the numbers of bytes.
     package func cut(after counts: [Int]) { state.withLock { $0.cuts += counts } }
 
-    /// Pauses after every 64 KiB while parts are read.
-    package func slowDown(milliseconds: Int) {
-        state.withLock { $0.pause = UInt32(milliseconds) * 1000 }
+    /// Pauses after every 64 KiB while parts are read, and for half a second once `count` bytes were received.
+    package func slowDown(milliseconds: Int, furtherAfter count: Int = .max) {
+        state.withLock { state in
+            state.pause = UInt32(milliseconds) * 1000
+            state.longPauseAfter = count
+        }
     }
 
     /// Discards the responses to the next `count` completions, which are carried out.
@@ -127,7 +133,7 @@ package final class PartServer: Sendable {
             usleep(
                 state.withLock { state in
                     state.received += bytes.count
-                    return state.pause
+                    return state.received > state.longPauseAfter ? 500_000 : state.pause
                 }
             )
         }
