@@ -179,11 +179,14 @@ struct Socket {
         }
     }
 
+    /// Ends the sending direction.
+    func endStream() { shutdown(descriptor, CInt(SHUT_WR)) }
+
     /// Ends the sending direction, and reads until the peer closes the connection.
     ///
     /// Closing a connection with unread bytes would reset it, and the peer could lose the bytes that were sent.
     func lingerOn() {
-        shutdown(descriptor, CInt(SHUT_WR))
+        endStream()
         var bytes = [UInt8](repeating: 0, count: 1 << 16)
         while unsafe recv(descriptor, &bytes, bytes.count, 0) > 0 {}
     }

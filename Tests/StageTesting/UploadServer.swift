@@ -27,6 +27,7 @@ package final class UploadServer: Sendable {
         var progressAnswers = 0
         var isGuarded = false
         var replacements: [@Sendable (RequestHead) -> String?] = []
+        var readReplacements: [String] = []
     }
 
     /// The port that the server listens on.
@@ -88,6 +89,9 @@ package final class UploadServer: Sendable {
     /// The heads of all requests in order.
     package var requests: [RequestHead] { state.withLock { $0.heads } }
 
+    /// The methods of the requests whose replaced responses the client has read, in order.
+    package var readReplacements: [String] { state.withLock { $0.readReplacements } }
+
     /// The methods of all requests in order.
     package var methods: [String] { requests.map(\.method) }
 
@@ -104,7 +108,12 @@ package final class UploadServer: Sendable {
         }
         // A replacement may call methods of the server, so the lock is not held.
         if let replacement = replacements.lazy.compactMap({ $0(head) }).first {
-            if !replacement.isEmpty { _ = socket.send(Array(replacement.utf8)) }
+            if !replacement.isEmpty, socket.send(Array(replacement.utf8)) {
+                // The client must not send another request on this connection.
+                socket.endStream()
+                socket.waitUntilRead()
+                state.withLock { $0.readReplacements.append(head.method) }
+            }
             return socket.lingerOn()
         }
         switch (head.method, head.target.hasPrefix("/uploads/")) {
