@@ -262,8 +262,11 @@ import Testing
         )
         var request = request()
         request.requestTimeout = .milliseconds(500)
-        let receipt = try await download(request, to: part)
-        #expect(receipt.attempts == 2)
+        // On a busy machine, the server may be silent for as long in later attempts, too.
+        var configuration = TransferConfiguration.impatient
+        configuration.retry.maximumAttempts = 200
+        let receipt = try await download(request, to: part, configuration)
+        #expect(receipt.attempts >= 2)
         #expect(receipt.bytesReused == .zero)
     }
 
@@ -277,7 +280,7 @@ import Testing
         let error = await failure(of: request, to: part, configuration)
         let detail = "the transfer stalled for 0.25 seconds"
         #expect(error == .unreachable(url: server.url("/pack"), .timeout, detail: detail))
-        request.requestTimeout = .seconds(5)
+        request.requestTimeout = .seconds(120)
         try await download(request, to: part, configuration)
     }
 

@@ -237,9 +237,11 @@ import Testing
         )
         var configuration = TransferConfiguration.impatient
         configuration.stall = StallRule(minimum: .kibibytes(1), window: .milliseconds(250))
+        // On a busy machine, later attempts may stall, too.
+        configuration.retry.maximumAttempts = 200
         let request = DownloadRequest(server.url("/pack"), content: Self.content)
         let receipt = try await download(request, to: part, configuration)
-        #expect(receipt.attempts == 2)
+        #expect(receipt.attempts >= 2)
         #expect(receipt.bytesReceived == ByteCount(Self.content.count))
     }
 

