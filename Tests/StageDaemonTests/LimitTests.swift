@@ -289,7 +289,7 @@ struct SharedLimitTests {
 }
 
 /// A user whose programs use up the connections and the memory that the daemon grants.
-@Suite(.directory, .daemon, .severalUsers)
+@Suite(.apart, .directory, .daemon, .severalUsers)
 struct ConnectionLimitTests {
     private let daemon: DaemonProcess
     private let peer: Peer

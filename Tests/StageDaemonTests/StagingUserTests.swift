@@ -9,7 +9,7 @@ import SystemPackage
 import Testing
 
 /// Stagings of several users with one daemon, which runs as root.
-@Suite(.directory, .daemon, .server, .severalUsers, .timeLimit(.minutes(5)))
+@Suite(.directory, .daemon, .server, .severalUsers, .timeLimit(.minutes(15)))
 struct StagingUserTests {
     private let daemon: DaemonProcess
     private let peer: Peer

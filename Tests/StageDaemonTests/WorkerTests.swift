@@ -8,7 +8,7 @@ import SystemPackage
 import Testing
 
 /// Misbehaving workers: a process that may trace a worker controls its messages.
-@Suite(.directory, .daemon, .timeLimit(.minutes(3)))
+@Suite(.directory, .daemon, .timeLimit(.minutes(15)))
 struct WorkerTests {
     private let daemon: DaemonProcess
 
@@ -51,7 +51,9 @@ struct WorkerTests {
             open(os.path.dirname(__file__) + "/deaf", "w").close()
             if os.fork() == 0:
                 os.setsid()
-            time.sleep(60)
+                time.sleep(60)
+            else:
+                time.sleep(600)
         """
 
     /// A suspended task for the order of a periodic run.
@@ -296,13 +298,13 @@ struct WorkerTests {
         #expect(try await daemon.client.task(id).bytesReceived == ByteCount(Int64(5)))
         // A worker has received the order.
         events.close()
-        try await poll("no worker starts") { starts() == 1 }
+        try await poll("no worker starts") { starts() >= 1 }
         await #expect(throws: ControlError.self) { try await tell(6, 7) }
         try await cancelAndEnd(id)
     }
 
     /// A worker has ten seconds to end.
-    @Test func aWorkerThatDoesNotEndDelaysTheNextOneAndNoAnswer() async throws {
+    @Test(.apart) func aWorkerThatDoesNotEndDelaysTheNextOneAndNoAnswer() async throws {
         try await start("deaf", permissions: Self.executable)
         _ = try await ask()
         let sign = daemon.directory.pushing("programs/deaf")
@@ -313,7 +315,7 @@ struct WorkerTests {
         #expect(tasks.map(\.id) == [second])
         #expect(tasks.map(\.pendingReasons) == [[PendingReason(.slot, resource: .workers)]])
         #expect(isRunning(first))
-        try await poll("no worker follows") { starts() == 2 }
+        try await poll("no worker follows") { starts() >= 2 }
         #expect(!isRunning(first))
         try await cancelAndEnd(second)
     }
@@ -322,7 +324,7 @@ struct WorkerTests {
     func aWorkerThatDoesNotEndIsEnded(_ mode: String) async throws {
         try await start(mode, permissions: Self.executable)
         let id = try await ask()
-        try await poll("it never starts") { starts() == 1 }
+        try await poll("it never starts") { starts() >= 1 }
         // The daemon responds to other requests meanwhile.
         _ = try await daemon.client.status()
         try await cancelAndEnd(id)
