@@ -194,8 +194,10 @@ private struct Scenario {
     private mutating func finish() async throws {
         daemon.abandon()
         try await daemon.start()
-        for name in ["parts", "snapshots", "staged/\(geteuid())"] {
-            #expect(try daemon.names(in: name) == [], "\(name)")
+        for name in ["parts", "snapshots"] { #expect(try daemon.names(in: name) == [], "\(name)") }
+        // The daemon serves requests before it has looked through the finished downloads of all users.
+        try await poll("a finished download is left over") {
+            try daemon.names(in: "staged/\(geteuid())") == []
         }
         #expect(try await daemon.client.tasks() == [])
         let session = try await daemon.client.session("s")
