@@ -16,9 +16,20 @@ final class NginxServer: Sendable {
     init(below directory: FilePath, rate: String) async throws {
         root = directory.appending("www")
         self.directory = directory
-        let port = try await Self.run(Self.prepare, directory.string, rate)
-        baseURL = "http://127.0.0.1:\(port)"
-        process = try StartedProcess(
+        let started = try await pollForValue("nginx does not start") {
+            try await Self.start(below: directory, rate: rate)
+        }
+        baseURL = "http://127.0.0.1:\(started.port)"
+        process = started.process
+    }
+
+    /// Starts nginx at a port that was free before, or returns `nil` if it ends: another process may have taken the port.
+    private static func start(
+        below directory: FilePath,
+        rate: String
+    ) async throws -> (process: StartedProcess, port: String)? {
+        let port = try await run(prepare, directory.string, rate)
+        let process = try StartedProcess(
             [
                 directory.appending("package/usr/sbin/nginx").string, "-e",
                 "\(directory)/error.log",
@@ -28,7 +39,11 @@ final class NginxServer: Sendable {
         )
         // nginx writes its PID file once the port is bound.
         let file = directory.appending("nginx.pid")
-        try await poll("nginx does not start") { try !text(of: file).isEmpty }
+        try await poll("nginx neither starts nor ends") {
+            try process.status != nil || !text(of: file).isEmpty
+        }
+        guard process.status == nil else { return nil }
+        return (process, port)
     }
 
     /// Returns the bytes of sent bodies and the number of requests, by path.
@@ -36,6 +51,8 @@ final class NginxServer: Sendable {
         var counts: [String: (bytes: Int, requests: Int)] = [:]
         for line in try text(of: directory.appending("access.log")).split(separator: "\n") {
             let fields = line.split(separator: " ")
+            // nginx may be writing the last line.
+            guard fields.count == 2 else { continue }
             let count = counts["\(fields[0])", default: (0, 0)]
             counts["\(fields[0])"] = (count.bytes + (Int(fields[1]) ?? 0), count.requests + 1)
         }
