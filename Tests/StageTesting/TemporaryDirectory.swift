@@ -66,7 +66,7 @@ package struct TemporaryDirectoryTrait: TestTrait, SuiteTrait, TestScoping {
     private func remove(_ name: FilePath.Component, from parent: Directory) async throws {
         // This is many times as fast as the loop below in a debug build; the loop removes what this leaves.
         try? FileManager.default.removeItem(atPath: parent.path.appending(name).string)
-        for _ in 0..<100 {
+        for _ in 0..<6000 {
             guard try !removes(name, from: parent) else { return }
             try await Task.sleep(for: .milliseconds(50))
         }
