@@ -103,6 +103,9 @@ package final class DaemonProcess: Sendable {
         try launch(by: wrapper)
         let deadline = ContinuousClock.now + .seconds(120)
         while !answers {
+            // A process that the killed daemon was starting may hold the lock of the state directory for longer than
+            // the daemon waits.
+            if status == 75, ContinuousClock.now < deadline { try launch(by: wrapper) }
             guard status == nil, ContinuousClock.now < deadline else {
                 let ending = "\(status.map(String.init) ?? "none")"
                 throw Failure(description: "no daemon, status \(ending): \(try said())")
