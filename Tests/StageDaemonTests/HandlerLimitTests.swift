@@ -13,7 +13,7 @@ struct HandlerLimitTests {
     private let peer: Peer
     private let server = TestServer.current
     /// Sleep time that identifies the handlers of a test.
-    private let mark = "600.\(UInt32.random(in: 1_000_000_000 ... .max))"
+    private let mark = "3600.\(UInt32.random(in: 1_000_000_000 ... .max))"
     /// Users that every Debian has, under these numbers.
     private static let users: [(name: String, number: UInt32)] = [
         ("daemon", 1), ("bin", 2), ("sys", 3), ("games", 5), ("man", 6), ("lp", 7), ("mail", 8),
@@ -24,8 +24,10 @@ struct HandlerLimitTests {
         daemon = try .required()
         try daemon.letOthersPass()
         let users = Self.users.map { "\"\($0.name)\"" }.joined(separator: ", ")
+        // No handler ends before the test does.
+        let limits = #""relaunchDelay": 36000, "launchLease": 36000"#
         try daemon.configure(
-            #"{"settlingTime": 0, "retryBase": 0.05, "relaunchDelay": 600, "handlerUsers": [\#(users)]}"#
+            #"{"settlingTime": 0, "retryBase": 0.05, \#(limits), "handlerUsers": [\#(users)]}"#
         )
         try await daemon.start()
         peer = try Peer(daemon)
