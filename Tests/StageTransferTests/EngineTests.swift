@@ -523,12 +523,15 @@ import Testing
     @Test func lookupsThatWereLeftBehindDelayRequestsToNamesForALimitedTime() async throws {
         server.answer("/pack", with: .content(Self.content))
         var configuration = TransferConfiguration.single
-        configuration.connectTimeout = .seconds(2)
         try await withEngine(configuration) { engine in
             await engine.leaveLookupsBehind()
             let known = DownloadRequest(server.url("/pack"), content: Self.content)
             let receipt = try await engine.download(known, to: part)
             #expect(receipt.attempts == 1)
+        }
+        configuration.connectTimeout = .seconds(2)
+        try await withEngine(configuration) { engine in
+            await engine.leaveLookupsBehind()
             let named = DownloadRequest("http://example.invalid/pack", content: Self.content)
             let other = try PartialFile.open("other", in: place.directory)
             let error = await #expect(throws: TransferError.self) {
