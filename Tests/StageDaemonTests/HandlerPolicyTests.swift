@@ -145,7 +145,7 @@ struct HandlerPolicyTests {
             become()
             # Its network namespace shows.
             libc.prctl(4, 1, 0, 0, 0)
-            time.sleep(60)
+            time.sleep(600)
             os._exit(0)
         assert second == first
         while b"%d" % user not in open("/proc/%d/status" % second, "rb").read().split(b"Uid:")[1][:9]:

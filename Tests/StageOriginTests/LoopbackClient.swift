@@ -4,7 +4,7 @@ import StageSystem
 
 /// A connection to a server on this machine that sends and receives exactly the given bytes.
 ///
-/// It waits at most a minute, since other tests may delay the server, and on separate threads, since the server needs those of tasks.
+/// It waits at most five minutes, since other tests may delay the server, and on separate threads, since the server needs those of tasks.
 final class LoopbackClient: Sendable {
     /// Response to one request.
     struct Reply: Equatable, Sendable {
@@ -24,7 +24,7 @@ final class LoopbackClient: Sendable {
         address.sin_family = sa_family_t(AF_INET)
         address.sin_port = in_port_t(port).bigEndian
         address.sin_addr.s_addr = (UInt32(0x7F00_0000) | UInt32(host)).bigEndian
-        var limit = timeval(tv_sec: 60, tv_usec: 0)
+        var limit = timeval(tv_sec: 300, tv_usec: 0)
         let status = unsafe withUnsafePointer(to: &address) { address in
             unsafe address.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
                 unsafe setsockopt(
