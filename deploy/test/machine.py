@@ -5,12 +5,23 @@ import fcntl
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
 import struct
 import subprocess
+import sys
+import tempfile
 import time
+
+# The seconds after which a state that a test waits for counts as missing. A machine with other work takes many times the usual time.
+WAIT_LIMIT = 120
+# The seconds that the tests in namespaces get for their clean-up after SIGTERM.
+CLEANUP_LIMIT = 60
+
+# The ports that `free_port` has returned.
+GIVEN_PORTS = set()
 
 
 class Failure(Exception):
@@ -21,6 +32,66 @@ def expect(is_so, otherwise):
     """Fails the test unless `is_so` is true."""
     if not is_so:
         raise Failure(otherwise)
+
+
+def wait_until(what, condition, within=WAIT_LIMIT):
+    """Waits until a condition is true, and returns its value."""
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        if value := condition():
+            return value
+        time.sleep(0.05)
+    raise Failure(f"{what}: not so within {within} s")
+
+
+def free_port():
+    """Returns a free port of loopback that no other call in this process returns.
+
+    It is below the range from which Linux gives ports to connections by default, so that no connection takes it before a server does.
+    """
+    while True:
+        port = random.randrange(10_000, 32_768)
+        with contextlib.suppress(OSError), socket.socket() as listener:
+            listener.bind(("127.0.0.1", port))
+            if port not in GIVEN_PORTS:
+                GIVEN_PORTS.add(port)
+                return port
+
+
+def exit_at_termination():
+    """Turns SIGTERM into an exit, so that processes, mounts and temporary files are removed."""
+
+    def leave(*_):
+        # Another signal must not end the clean-up.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        sys.exit(128 + signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, leave)
+
+
+def run_in_namespaces(*command):
+    """Runs a Python program in new namespaces of mounts, processes and networks, and returns its status.
+
+    What it starts or mounts ends with it, port 80 is free, and its temporary files are removed, even if it was killed. It gets the SIGTERM
+    of a caller that has called `exit_at_termination()`.
+    """
+    unshare = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    # Files may still change while the processes of a killed program end.
+    with tempfile.TemporaryDirectory(prefix="stagepack-", ignore_cleanup_errors=True) as scratch:
+        process = subprocess.Popen([*unshare, sys.executable, *command], env={**os.environ, "TMPDIR": scratch})
+        try:
+            return process.wait()
+        except BaseException:
+            # unshare ignores SIGTERM, so its child gets it.
+            with contextlib.suppress(OSError):
+                for child in pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text("utf-8").split():
+                    os.kill(int(child), signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(CLEANUP_LIMIT)
+            raise
+        finally:
+            process.kill()
+            process.wait()
 
 
 def raise_loopback():
@@ -46,17 +117,30 @@ class Machine:
 
     def __init__(self, base, directory):
         self.base, self.directory = base, pathlib.Path(directory)
-        self.root = self.directory / "root"
+        self.tmpfs = self.directory / "root"
+        self.root = self.tmpfs / "merged"
         self.log = []
 
     def __enter__(self):
-        self.root.mkdir()
-        mount("-t", "tmpfs", "tmpfs", self.root)
-        layers = {name: self.root / name for name in ("upper", "work", "merged")}
+        try:
+            self.set_up()
+        except BaseException:
+            # A clean-up of the temporary directory would otherwise remove files behind the mounts, such as devices of this system.
+            self.tear_down()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.tear_down()
+
+    def set_up(self):
+        """Copies the root."""
+        self.tmpfs.mkdir()
+        mount("-t", "tmpfs", "tmpfs", self.tmpfs)
+        layers = {name: self.tmpfs / name for name in ("upper", "work", "merged")}
         for layer in layers.values():
             layer.mkdir()
         options = f"lowerdir={self.base},upperdir={layers['upper']},workdir={layers['work']}"
-        self.tmpfs, self.root = self.root, layers["merged"]
         try:
             mount("-t", "overlay", "-o", options, "overlay", self.root)
         except subprocess.CalledProcessError:
@@ -65,11 +149,12 @@ class Machine:
             (self.root / "dev").mkdir(exist_ok=True)
         mount("-t", "proc", "proc", self.root / "proc")
         mount("--rbind", "/dev", self.root / "dev")
-        return self
 
-    def __exit__(self, *_):
+    def tear_down(self):
+        """Kills the processes of the machine and removes its mounts, also after an incomplete `set_up()`."""
         self.kill_everything()
-        subprocess.run(["umount", "--recursive", "--lazy", self.tmpfs], check=True)
+        if os.path.ismount(self.tmpfs):
+            subprocess.run(["umount", "--recursive", "--lazy", self.tmpfs], check=True)
 
     def put(self, file):
         """Copies a file into the machine, and returns its path there."""
@@ -137,12 +222,10 @@ class Machine:
 
     def wait_for(self, program, argument):
         """Waits until a program runs with an argument, and returns its process ID."""
-        for _ in range(300):
-            for process, words in self.processes():
-                if pathlib.Path(words[0]).name == program and argument in words:
-                    return process
-            time.sleep(0.05)
-        raise Failure(f"'{program} {argument}' was not started within 15 s")
+        def found():
+            return [process for process, words in self.processes() if pathlib.Path(words[0]).name == program and argument in words]
+
+        return wait_until(f"'{program} {argument}' runs", found)[0]
 
     def kill_everything(self):
         """Kills all processes of the machine, as a power cut does."""
