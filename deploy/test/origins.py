@@ -8,6 +8,8 @@ import subprocess
 import threading
 import time
 
+from machine import WAIT_LIMIT, Failure
+
 LOCATIONS = pathlib.Path(__file__).resolve().parent.parent / "server/nginx/stagepack-locations.conf"
 ADDRESS = ("127.0.0.1", 80)
 
@@ -30,14 +32,17 @@ def start_nginx(directory, server, address):
         "utf-8",
     )
     process = subprocess.Popen(["nginx", "-q", "-c", configuration])
-    for _ in range(100):
-        with contextlib.suppress(OSError), socket.create_connection(address, 1):
-            return process
-        if process.poll() is not None:
-            break
-        time.sleep(0.1)
-    process.kill()
-    raise RuntimeError("nginx did not start")
+    deadline = time.monotonic() + WAIT_LIMIT
+    try:
+        while process.poll() is None and time.monotonic() < deadline:
+            with contextlib.suppress(OSError), socket.create_connection(address, 1):
+                return process
+            time.sleep(0.1)
+        raise Failure(f"nginx did not start: its status is {process.poll()}")
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
 
 
 @contextlib.contextmanager

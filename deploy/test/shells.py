@@ -9,10 +9,9 @@ import subprocess
 import time
 
 import reader
-from machine import Failure
+from machine import WAIT_LIMIT, Failure
 
 TAB, LINE_START, LINE_END, ENTER = "\t", "\x01", "\x05", "\r"
-SECONDS = 20
 
 
 class Shell:
@@ -33,7 +32,7 @@ class Shell:
 
     def wait_for(self, pattern):
         """Reads until the terminal's output matches a pattern, and returns the match."""
-        said, deadline = b"", time.monotonic() + SECONDS
+        said, deadline = b"", time.monotonic() + WAIT_LIMIT
         while time.monotonic() < deadline:
             if select.select([self.process.stdout], [], [], 0.1)[0]:
                 part = os.read(self.process.stdout.fileno(), 1 << 16)
@@ -42,7 +41,7 @@ class Shell:
                 said += part
             elif found := re.search(pattern, said):
                 return found[0]
-        raise Failure(f"{self.name}: after {SECONDS} s the terminal shows {said.decode('utf-8', 'replace')!r}")
+        raise Failure(f"{self.name}: after {WAIT_LIMIT} s the terminal shows {said.decode('utf-8', 'replace')!r}")
 
 
 @contextlib.contextmanager
