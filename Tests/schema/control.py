@@ -14,6 +14,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -112,6 +113,10 @@ class CheckedClient(stagepack_client.Client):
         self.contract = contract
         super().__init__(paths)
 
+    def status(self):
+        # The example waits for three seconds, after which it tries another daemon.
+        return self.request("GET", "/v1/", timeout=SECONDS)
+
     def send(self, connection, method, path, query, body):
         self.contract.check_request(method, path, query, body)
         response = super().send(connection, method, path, query, body)
@@ -198,6 +203,16 @@ def refused(status, code, call, *arguments, **named):
         assert (error.status, error.code) == (status, code), f"expected {status} {code}, found {error.status} {error.code}: {error}"
     else:
         raise AssertionError(f"expected a refusal with {code}")
+
+
+@contextlib.contextmanager
+def started(command, **options):
+    """Runs a program until the scope ends, also if it has no end of its own."""
+    with subprocess.Popen(command, **options) as program:
+        try:
+            yield program
+        finally:
+            program.kill()
 
 
 class Tests:
@@ -327,7 +342,7 @@ class Tests:
             ended = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, timeout=SECONDS)
             assert ended.returncode == 1 and str(self.folder) in ended.stderr, ended
         slow, environment = run("download", f"{self.url}/endless", str(self.folder / "c.map"))
-        with subprocess.Popen(slow, env=environment, stderr=subprocess.DEVNULL) as program:
+        with started(slow, env=environment, stderr=subprocess.DEVNULL) as program:
             mine = lambda: [task for task in self.client.tasks() if task["request"].get("description", "").endswith("c.map")]
             [task] = until(lambda: [task for task in mine() if task["bytesReceived"] > 0], "bytes of the example's download")
             program.kill()
@@ -336,7 +351,7 @@ class Tests:
         listed = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True, timeout=SECONDS).stdout
         assert f"{task['id']}  running" in listed, listed
         command, environment = run("cancel", str(self.folder / "c.map"))
-        with subprocess.Popen(slow, env=environment, stderr=subprocess.PIPE, text=True) as program:
+        with started(slow, env=environment, stderr=subprocess.PIPE, text=True) as program:
             # The program prints progress once it has attached to the session.
             next(line for line in program.stderr if "bytes" in line)
             subprocess.run(command, env=environment, check=True, timeout=SECONDS)
@@ -370,20 +385,30 @@ class Unchecked:
 def daemon(folder):
     """Runs a daemon with its files in a folder; yields the path of its socket."""
     (folder / "stagepackd.json").write_text(json.dumps({"busAddress": f"unix:path={folder}/none", "settlingTime": 1}))
-    socket = folder / "control.sock"
+    path = folder / "control.sock"
     # The daemon is 'stagepack' under its other name.
     program = folder / "stagepackd"
     program.symlink_to(PROGRAMS / "stagepack")
-    command = [program, "--state", folder / "state", "--socket", socket, "--config", folder / "stagepackd.json"]
+    command = [program, "--state", folder / "state", "--socket", path, "--config", folder / "stagepackd.json"]
     with open(folder / "daemon.log", "wb") as log, subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log) as process:
         try:
-            until(lambda: socket.exists() or process.poll() is not None, "the daemon's socket")
-            yield str(socket)
+            until(lambda: accepts_connections(path) or process.poll() is not None, "the daemon's socket")
+            yield str(path)
         finally:
             process.send_signal(signal.SIGTERM)
 
 
+def accepts_connections(path):
+    """Returns whether a process listens at a socket: the file exists before listen(2)."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+        return True
+    return False
+
+
 def main():
+    # The daemon and the programs that the tests have started end before this program.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
         del os.environ[name]
     contract, failed = Contract(), []
@@ -391,8 +416,8 @@ def main():
     threading.Thread(target=origin.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory(prefix="stagepack-control.") as name:
         folder = pathlib.Path(name)
-        with daemon(folder) as socket:
-            tests = Tests(folder, CheckedClient(contract, [socket]), f"http://127.0.0.1:{origin.server_port}")
+        with daemon(folder) as path:
+            tests = Tests(folder, CheckedClient(contract, [path]), f"http://127.0.0.1:{origin.server_port}")
             names = [name for name in vars(Tests) if "_" in name.strip("_")]
             for name in names:
                 try:

@@ -203,7 +203,7 @@ class Repository:
             # Sets the clock of the client and its child processes.
             command = ["faketime", str(NOW + datetime.timedelta(days=days)).split("+")[0], *command]
         self.requests.clear()
-        ended = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "TZ": "UTC"}, timeout=60)
+        ended = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "TZ": "UTC"}, timeout=600)
         self.error = ended.stderr
         assert ended.returncode in (0, 1), ended
         return ended.returncode == 0
