@@ -65,6 +65,7 @@ class Cuts:
 
 def work(cuts, seed, numbers, results):
     """Tries cuts from a queue until it is empty, in a separate process."""
+    disk.end_with_parent()
     cuts.open()
     while (number := numbers.get()) is not None:
         results.put((number, cuts.describe(seed, number), cuts.try_cut(seed, number)))
@@ -75,7 +76,7 @@ def try_all(cuts, seed, numbers, workers):
     queue, results = multiprocessing.Queue(), multiprocessing.Queue()
     for number in [*numbers, *[None] * workers]:
         queue.put(number)
-    processes = [multiprocessing.Process(target=work, args=(cuts, seed, queue, results)) for _ in range(workers)]
+    processes = [multiprocessing.Process(target=work, args=(cuts, seed, queue, results), daemon=True) for _ in range(workers)]
     for process in processes:
         process.start()
     failed = []

@@ -14,6 +14,7 @@ import mmap
 import os
 import pathlib
 import random
+import signal
 import struct
 import subprocess
 import time
@@ -30,6 +31,8 @@ IN_HEADER, OUT_HEADER = struct.Struct("<IIQQIIIHH"), struct.Struct("<IiQ")
 LARGEST = 1 << 20
 
 LIBC = ctypes.CDLL(None, use_errno=True)
+# The option of prctl(2).
+PR_SET_PDEATHSIG = 1
 
 
 def mount_call(source, target, kind, flags, data):
@@ -38,6 +41,11 @@ def mount_call(source, target, kind, flags, data):
     if LIBC.mount(texts[0], texts[1], texts[2], ctypes.c_ulong(flags), texts[3]) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), str(target))
+
+
+def end_with_parent():
+    """Makes the kernel kill this process when its parent ends: it would keep mounts and loop devices of a parent that was killed."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 class Server:
@@ -165,13 +173,14 @@ class Mounted:
 
 
 def unmount(place):
-    """Unmounts a directory; retries while processes that use it are ending."""
-    for attempt in range(50):
+    """Unmounts a directory; retries for a minute while processes that use it are ending."""
+    deadline = time.monotonic() + 60
+    while True:
         try:
             run("umount", place)
             return
         except OSError:
-            if attempt == 49:
+            if time.monotonic() > deadline or not os.path.ismount(place):
                 raise
             time.sleep(0.1)
 
@@ -205,6 +214,9 @@ class RecordedDisk:
         self.server = os.fork()
         if self.server == 0:
             try:
+                # The parent unmounts the disk before it ends by this signal.
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                end_with_parent()
                 Server(device, memory, log).run()
             except BaseException:
                 traceback.print_exc()
@@ -213,9 +225,12 @@ class RecordedDisk:
         for descriptor in (device, log, memory):
             os.close(descriptor)
         image.unlink()
-        self.loop = run(
-            "losetup", "--find", "--show", "--direct-io=on", "--sector-size", self.system.sector, self.file)
-        mount_call(self.loop, self.place, self.system.kind, 0, self.system.options)
+        loop = run("losetup", "--find", "--show", "--direct-io=on", "--sector-size", self.system.sector, self.file)
+        try:
+            mount_call(loop, self.place, self.system.kind, 0, self.system.options)
+        finally:
+            # The kernel keeps the device until the unmount, also that at the end of the namespace.
+            run("losetup", "--detach", loop)
         return self
 
     def position(self):
@@ -224,7 +239,6 @@ class RecordedDisk:
 
     def __exit__(self, *_):
         unmount(self.place)
-        run("losetup", "--detach", self.loop)
         unmount(self.file)
         os.waitpid(self.server, 0)
 

@@ -49,7 +49,7 @@ class Daemon:
             "settlingTime": 0, "retryBase": 0.05, "reserve": 0, "busAddress": f"unix:path={self.runtime}/no-bus"}))
         self.process = None
 
-    def start(self, within=30):
+    def start(self, within=60):
         """Starts the daemon, and returns when it responds."""
         self.launch()
         wait_until("the daemon answers", self.answers, within)
@@ -73,7 +73,7 @@ class Daemon:
     def said(self):
         return self.log.read_text(errors="replace")[-1500:].strip()
 
-    def ask(self, method, path, body=None, within=30):
+    def ask(self, method, path, body=None, within=60):
         """Sends a request, and returns the decoded response; a refusal is a failure."""
         connection = Connection(self.socket, within)
         try:
@@ -86,7 +86,7 @@ class Daemon:
         return json.loads(text) if text else {}
 
     @contextlib.contextmanager
-    def events(self, session, within=30):
+    def events(self, session, within=60):
         """Yields an iterator over the events of a session."""
         connection = Connection(self.socket, within)
         try:

@@ -150,10 +150,16 @@ class Site:
         self.programs.succeed("manifest", "add", manifest, archive, "--recipe", recipe, "--pack-version", version)
 
 
-def free_port():
-    """Returns a port of loopback on which nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+def free_ports(number):
+    """Returns free ports of loopback. They are below the range from which Linux gives ports to connections by default."""
+    ports = []
+    with contextlib.ExitStack() as stack:
+        while len(ports) < number:
+            listener = stack.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                listener.bind(("127.0.0.1", random.randrange(10_000, 32_768)))
+                ports.append(listener.getsockname()[1])
+    return ports
 
 
 @contextlib.contextmanager
