@@ -150,6 +150,7 @@ deb: dependencies ## Make the Debian package, which needs no Swift where it is i
 	$(MAKE) build RUN="$(SAME_EACH_TIME)" \
 	    SWIFT_FLAGS='--jobs 1 --static-swift-stdlib -debug-info-format none -Xlinker -z -Xlinker now'
 	Scripts/dependencies binutils dpkg-dev
+	rm -f '$(PACKAGES)'/stagepack_*.deb
 	deploy/debian/build '$(PACKAGES)'
 
 sample-deb: ## Make the package of a sample application.
