@@ -3,6 +3,7 @@
 import asyncio
 import collections
 import pathlib
+import signal
 import ssl
 import subprocess
 import sys
@@ -31,6 +32,8 @@ def compression(groups):
 
 # Only the proxy resolves this name: a client uses no proxy for addresses of its own machine.
 NAME = "echo.example"
+# The seconds that websockets waits for a peer, by default 10 and 20: too few on a machine with much other work.
+TIMEOUTS = {"open_timeout": 120, "ping_timeout": 120, "close_timeout": 120}
 faults = []
 
 
@@ -82,7 +85,7 @@ async def echo(connection):
 
 async def run_client(title, *arguments):
     client = await asyncio.create_subprocess_exec(CLIENT, "echo", *arguments, stdout=subprocess.PIPE)
-    output, _ = await asyncio.wait_for(client.communicate(), 120)
+    output, _ = await asyncio.wait_for(client.communicate(), 600)
     print(f"{title}: status {client.returncode}, {output.decode().strip()}")
     if client.returncode != 0:
         faults.append(f"{title}: the client ended with status {client.returncode}")
@@ -132,7 +135,7 @@ async def interoperate_as_client():
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, work / "key.pem")
     for scheme, tls in (("ws", None), ("wss", context)):
-        async with websockets.serve(echo, "127.0.0.1", 0, ssl=tls) as server:
+        async with websockets.serve(echo, "127.0.0.1", 0, ssl=tls, **TIMEOUTS) as server:
             port = server.sockets[0].getsockname()[1]
             trust = ["--authorities", str(certificate)] if tls else []
             await run_client(f"client to websockets, {scheme}", f"{scheme}://127.0.0.1:{port}/", *trust)
@@ -153,7 +156,7 @@ async def interoperate_as_client():
 async def interoperate_as_server(url):
     """Tests the echo server with the client of websockets, with compression and without."""
     for compression in ("deflate", None):
-        async with websockets.connect(url, compression=compression, max_size=None, proxy=None) as connection:
+        async with websockets.connect(url, compression=compression, max_size=None, proxy=None, **TIMEOUTS) as connection:
             await (await connection.ping())
             messages = ["", "a text with ü, € and 𝄞", b"", "text " * 300_000, bytes(range(256)) * 4096]
             for message in messages:
@@ -190,6 +193,8 @@ async def main():
         await server.wait()
 
 
+# Turns SIGTERM into an exit, so that the programs that run are ended.
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 asyncio.run(main())
 print("\n".join(faults) or "everything conforms")
 sys.exit(1 if faults else 0)
