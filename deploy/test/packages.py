@@ -1,5 +1,6 @@
 """The packages that the tests install, and the root in which they are installed."""
 
+import fcntl
 import hashlib
 import os
 import pathlib
@@ -11,6 +12,8 @@ from machine import Failure
 
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCES = HERE.parent.parent
+# Files with locks, which this process holds until it ends, by directory.
+LOCKS = {}
 MANIFEST = f"http://{origins.ADDRESS[0]}/manifest.json"
 
 
@@ -40,9 +43,21 @@ def make_sample(directory, version):
     subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
 
 
+def lock(directory):
+    """Keeps other runs from replacing the packages in a directory until this process ends; waits for a run that does so."""
+    if directory not in LOCKS:
+        LOCKS[directory] = open(directory / "life.lock", "wb")
+        try:
+            fcntl.flock(LOCKS[directory], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"waiting for another run that uses '{directory}'", flush=True)
+            fcntl.flock(LOCKS[directory], fcntl.LOCK_EX)
+
+
 def make_packages(directory):
     """Makes the packages and the releases, and returns the package that 'make deb' made."""
     package = package_of(directory)
+    lock(directory)
     work, made = directory / "life", places(directory)
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
@@ -69,6 +84,7 @@ def make_packages(directory):
 
 def make_root(directory, package):
     """Makes the root that every machine is a copy of, if it does not exist yet."""
+    lock(directory)
     sample = places(directory)["sample 1.0"]
     if not sample.exists():
         make_sample(directory, "1.0")
