@@ -1,4 +1,4 @@
-/// Failures of hosts that an engine's transfers observed, which order the mirrors of later transfers.
+/// Failures of hosts that a user's transfers observed, which order the mirrors of later transfers.
 struct MirrorHistory: Equatable, Sendable {
     /// Hosts that failed, and when that was found last.
     private var failed: [String: Duration] = [:]
@@ -7,10 +7,21 @@ struct MirrorHistory: Equatable, Sendable {
     /// Times before which no request is sent to hosts, since these have requested a delay (`Retry-After`).
     private var delays: [String: Duration] = [:]
     private let sharesDelays: Bool
-    private var time = Duration.zero
+    /// Maximum number of hosts that failed, and of those with incorrect responses to range requests.
+    private let limit: Int
+    /// Time since the engine's start of the last call of ``advance(to:)``.
+    private(set) var time = Duration.zero
 
-    /// Creates an empty history; without `sharesDelays`, each transfer waits only for delays that were requested of it.
-    init(sharesDelays: Bool = true) { self.sharesDelays = sharesDelays }
+    /// Creates an empty history, of at most `limit` hosts for each kind of fault.
+    ///
+    /// Without `sharesDelays`, each transfer waits only for delays that were requested of it.
+    init(sharesDelays: Bool = true, limit: Int = Self.maximumCount) {
+        self.sharesDelays = sharesDelays
+        self.limit = limit
+    }
+
+    /// Set if nothing is recorded.
+    var isEmpty: Bool { failed.isEmpty && rangeUnsafe.isEmpty && delays.isEmpty }
 
     /// Sets the time since the engine's start, and forgets faults of ranges that are older than an hour: a daemon runs for
     /// months, and most of these faults concern single files or a proxy.
@@ -21,14 +32,16 @@ struct MirrorHistory: Equatable, Sendable {
     }
 
     /// Records a failure of a host: later transfers try it after the others.
-    mutating func recordFailure(of host: String) { Self.record(host, at: time, in: &failed) }
+    mutating func recordFailure(of host: String) {
+        Self.record(host, at: time, in: &failed, limit: limit)
+    }
 
     /// Records that a host delivered content.
     mutating func recordSuccess(of host: String) { failed[host] = nil }
 
     /// Records that a host answers range requests incorrectly: for an hour it receives no more of them.
     mutating func recordUnsafeRanges(of host: String) {
-        Self.record(host, at: time, in: &rangeUnsafe)
+        Self.record(host, at: time, in: &rangeUnsafe, limit: limit)
     }
 
     /// Returns whether range requests may be sent to a host.
@@ -55,16 +68,17 @@ struct MirrorHistory: Equatable, Sendable {
     private static func record(
         _ host: String,
         at time: Duration,
-        in hosts: inout [String: Duration]
+        in hosts: inout [String: Duration],
+        limit: Int
     ) {
-        if hosts[host] == nil, hosts.count >= maximumCount {
+        if hosts[host] == nil, hosts.count >= limit {
             let first = hosts.min { $0.value < $1.value }
             if let first { hosts[first.key] = nil }
         }
         hosts[host] = time
     }
 
-    /// Maximum number of hosts that failed, and of those with incorrect responses to range requests.
+    /// Maximum number of hosts for each kind of fault in a process that serves one user.
     static let maximumCount = 1024
 
     private static let rangeMemory = Duration.seconds(3600)

@@ -20,7 +20,7 @@ extension TransferEngine {
             request,
             to: part,
             policy: configuration.retry,
-            history: history,
+            history: histories[request.user],
             now: clock.now
         )
         var action = step(.began(isComplete: download.isComplete), of: &download)
@@ -58,7 +58,8 @@ extension TransferEngine {
             now: clock.now - download.start,
             random: .random(in: 0..<1, using: &jitter)
         )
-        return download.machine.handle(event, history: &history, at: moment)
+        let user = download.request.user
+        return download.machine.handle(event, history: &histories[user], at: moment)
     }
 
     /// Waits, and returns `false` if the task was cancelled meanwhile.

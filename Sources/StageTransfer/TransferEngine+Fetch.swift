@@ -19,7 +19,7 @@ extension TransferEngine {
         var machine = TransferStateMachine(
             mirrors: urls.map { ($0.authority, $0.display) },
             policy: policy,
-            history: history
+            history: histories[nil]
         )
         let start = clock.now
         // The error of a mirror that may serve the whole content. It takes precedence over errors of mirrors that do not serve it.
@@ -33,7 +33,7 @@ extension TransferEngine {
                 now: clock.now - start,
                 random: .random(in: 0..<1, using: &jitter)
             )
-            switch machine.handle(event, history: &history, at: moment) {
+            switch machine.handle(event, history: &histories[nil], at: moment) {
             case .attempt(let mirror, let isRanged):
                 var outcome = await attempt(
                     urls[mirror],
@@ -68,8 +68,8 @@ extension TransferEngine {
         }
     }
 
-    /// Makes the history forget what no longer counts.
-    func refreshHistory() { history.advance(to: clock.now - beginning) }
+    /// Makes the histories forget what no longer counts.
+    func refreshHistory() { histories.advance(to: clock.now - beginning) }
 
     private func attempt(
         _ source: TransferURL,
@@ -95,10 +95,10 @@ extension TransferEngine {
         // No request without a range follows that could show whether the server has the content.
         if case .distrustRanges = outcome, !request.isWhole {
             // Reported once for each host, not for each range.
-            if history.allowsRanges(from: source.authority) {
+            if histories[nil].allowsRanges(from: source.authority) {
                 request.report(.mirrorFailed(url: source.display, withoutRanges))
             }
-            history.recordUnsafeRanges(of: source.authority)
+            histories[nil].recordUnsafeRanges(of: source.authority)
             return .permanent(withoutRanges)
         }
         guard outcome == .complete, let reason = await request.refusal?(content) else {

@@ -61,7 +61,7 @@ extension TransferEngine {
         var machine = TransferStateMachine(
             mirrors: [(target.authority, target.display)],
             policy: configuration.retry,
-            history: history,
+            history: histories[request.user],
             failuresBefore: request.failuresBefore
         )
         let start = clock.now
@@ -72,7 +72,7 @@ extension TransferEngine {
                 now: clock.now - start,
                 random: .random(in: 0..<1, using: &jitter)
             )
-            switch machine.handle(event, history: &history, at: moment) {
+            switch machine.handle(event, history: &histories[request.user], at: moment) {
             case .attempt, .probe:
                 let outcome = await attempt(upload)
                 event = .ended(outcome, upload.progress)

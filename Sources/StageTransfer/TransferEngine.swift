@@ -9,7 +9,7 @@ package import StageSystem
 ///
 /// Create it by ``withTransferEngine(_:logger:_:)``. The engine's thread, which is the actor's executor, makes every
 /// libcurl call; the compiler, not a lock, excludes other threads. The engine reuses connections for as long as it
-/// lives, and remembers failures of mirrors for later transfers.
+/// lives, and remembers failures of mirrors for later transfers of the same user.
 public actor TransferEngine {
     nonisolated let configuration: TransferConfiguration
     nonisolated let logger: Logger
@@ -18,7 +18,7 @@ public actor TransferEngine {
     nonisolated let storage = DispatchQueue(label: "stage.checkpoint")
     nonisolated let clock = ContinuousClock()
 
-    var history: MirrorHistory
+    var histories: MirrorHistories
     let beginning: ContinuousClock.Instant
     var jitter = JitterGenerator(seed: .random(in: 0 ... .max))
     private var exchanges: [Int: Exchange] = [:]
@@ -37,7 +37,7 @@ public actor TransferEngine {
     init(configuration: TransferConfiguration, logger: Logger) {
         self.configuration = configuration
         self.logger = logger
-        history = MirrorHistory(sharesDelays: configuration.sharesDelays)
+        histories = MirrorHistories(sharesDelays: configuration.sharesDelays)
         executor = PollingExecutor(connections: max(configuration.connections, 1))
         allocator = ConnectionAllocator(
             perHost: configuration.connectionsPerHost,

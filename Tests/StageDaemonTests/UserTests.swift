@@ -40,8 +40,12 @@ struct UserTests {
         try await peer.ask(as: user.0, user.1, method, path, body)
     }
 
-    private func task(_ token: String = "t", _ more: String = "") -> String {
-        #"{"tasks": [{"token": "\#(token)", "kind": "download", "url": "\#(server.url("/a"))"\#(more)}]}"#
+    private func task(
+        _ token: String = "t",
+        _ more: String = "",
+        path: String = "/a"
+    ) -> String {
+        #"{"tasks": [{"token": "\#(token)", "kind": "download", "url": "\#(server.url(path))"\#(more)}]}"#
     }
 
     @Test func aUserSeesNothingOfAnother() async throws {
@@ -162,6 +166,26 @@ struct UserTests {
         #expect(try await daemon.client.task(2).state == .completed)
         let start = server.requests(for: "/a").last?.rangeStart
         #expect(try #require(start) > 0)
+    }
+
+    @Test func aHostThatRefusesRangesOfAUserGetsThoseOfOthers() async throws {
+        let whole = Answer.content(noise(2 << 20))
+        let cut = whole.cut(after: 1 << 20)
+        server.answer("/a", with: cut, .status(400), whole)
+        for path in ["/b", "/c"] { server.answer(path, with: cut, whole) }
+        for (user, paths) in [(nobody, ["/a", "/b"]), (sync, ["/c"])] {
+            #expect(try await ask(user, "PUT", "/v1/sessions/s", "{}").status == 200)
+            for (index, path) in paths.enumerated() {
+                let body = task(path, path: path)
+                let created = try await ask(user, "POST", "/v1/sessions/s/tasks", body)
+                #expect(created.status == 200)
+                try await peer.wait(forEvents: index + 1, of: user.0)
+            }
+        }
+        let hasRange = ["/a", "/b", "/c"].map { path in
+            server.requests(for: path).map { $0["range"] != nil }
+        }
+        #expect(hasRange == [[false, true, false], [false, false], [false, true]])
     }
 
     @Test func onlyWhatItsUserMayReadIsUploaded() async throws {
