@@ -65,6 +65,9 @@ struct AttemptHistory: Sendable {
     /// Points for consecutive responses with a retried status: one for a locked upload, two for any other.
     private var refusalPoints = 0
 
+    /// Creates the history of a task without attempts, of which an earlier run of the daemon has received content.
+    init(received: ByteCount = .zero) { self.received = received }
+
     /// Set if the next attempt accepts any status, including those that are usually retried.
     ///
     /// A server that is overloaded for a minute does not end a transfer, but an application does not wait a week for

@@ -73,19 +73,27 @@ extension Journal {
             """
     }
 
-    /// Returns the user of each part file and upload copy.
-    func partOwners() async throws(DaemonError) -> [String: UInt32] {
+    /// User of a part file or upload copy, and its task unless it is kept for another one.
+    struct PartOwner: Sendable {
+        var user: UInt32
+        var task: Int64?
+    }
+
+    /// Returns the owner of each part file and upload copy.
+    func partOwners() async throws(DaemonError) -> [String: PartOwner] {
         try await read { database in
             let rows = try Row.fetchCursor(
                 database,
                 sql: """
-                    SELECT part, user FROM task JOIN session ON session.id = task.session
-                    WHERE state < ? UNION SELECT part, user FROM remnant
+                    SELECT part, user, task.id AS id FROM task JOIN session ON session.id = task.session
+                    WHERE state < ? UNION SELECT part, user, NULL FROM remnant
                     """,
                 arguments: [StoredState.ended]
             )
-            var owners: [String: UInt32] = [:]
-            while let row = try rows.next() { owners[row["part"]] = row["user"] }
+            var owners: [String: PartOwner] = [:]
+            while let row = try rows.next() {
+                owners[row["part"]] = PartOwner(user: row["user"], task: row["id"])
+            }
             return owners
         }
     }

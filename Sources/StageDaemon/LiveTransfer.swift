@@ -111,6 +111,9 @@ final class LiveTransfer: Sendable {
         }
     }
 
+    /// Sets the content bytes that the partial file has before the first request.
+    func noteReceived(_ received: ByteCount) { state.withLock { $0.received = received } }
+
     /// Set if the request must not be repeated, and the journal has a provisional end for the task.
     var hasProvisionalEnd: Bool { current.provisionalEndBodySize != nil }
 
@@ -211,7 +214,10 @@ final class LiveTransfer: Sendable {
         // The worker runs as its user and may report any numbers; limit them, so that sums do not overflow.
         let most = ByteCount(RequestLimits.size)
         progress { state in
-            state.received = update.bytesReceived.map { min($0, most) } ?? state.received
+            // A process that has just begun has not counted yet what an earlier one has received.
+            if let received = update.bytesReceived, received > .zero {
+                state.received = min(received, most)
+            }
             state.total = update.bytesExpected.map { min($0, most) } ?? state.total
         }
     }

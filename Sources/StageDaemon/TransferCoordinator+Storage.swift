@@ -8,21 +8,26 @@ import SystemPackage
 
 /// Disk usage of each user, counted in ``UserStorage``.
 extension TransferCoordinator {
-    /// Counts the files that an earlier run of the daemon left.
+    /// Counts the files that an earlier run of the daemon left, and notes the bytes that it has received of each download.
     func recountStorage() async throws(DaemonError) {
         let owners = try await journal.partOwners()
         let finished = try await journal.finishedTasks()
         let (files, storage) = (files, storage)
-        await withBlockingThread {
-            files.countParts { name, bytes in
-                if let user = owners[name] { storage.set(.part(name), to: bytes, of: user) }
+        let received = await withBlockingThread { () -> [Int64: ByteCount] in
+            var received: [Int64: ByteCount] = [:]
+            files.countParts { name, size, content in
+                guard let owner = owners[name] else { return }
+                storage.set(.part(name), to: size, of: owner.user)
+                if let task = owner.task, content > 0 { received[task] = ByteCount(content) }
             }
             for (user, tasks) in finished {
                 files.countFinished(tasks, of: user) { task, bytes in
                     storage.set(.finished(task), to: bytes, of: user)
                 }
             }
+            return received
         }
+        for (task, bytes) in received { state.noteReceived(bytes, of: task) }
     }
 
     /// Removes part files and upload copies by name; files that cannot be removed are left to the next sweep.

@@ -4,18 +4,26 @@ import SystemPackage
 
 /// Sizes and copies of files.
 extension TransferFiles {
-    /// Reports the sizes of partial downloads and upload copies by name.
-    func countParts(report: (String, Int64) -> Void) {
-        var sizes: [String: Int64] = [:]
+    /// Reports the sizes of partial downloads and upload copies by name, and of each the bytes of content that the next attempt
+    /// resumes from.
+    ///
+    /// After a power cut, that attempt may find that fewer of these bytes are usable.
+    func countParts(report: (_ name: String, _ size: Int64, _ content: Int64) -> Void) {
+        var sizes: [String: (all: Int64, content: Int64, isRecorded: Bool)] = [:]
         for directory in [parts, snapshots] {
             // A directory that cannot be listed is not counted. Sizes are limited, so that sums do not overflow.
             for entry in (try? directory.entries()) ?? [] {
-                let name = String(entry.path.string.prefix { $0 != "." })
-                let size = (try? directory.status(entry.path))?.size ?? 0
-                sizes[name] = min((sizes[name] ?? 0) + min(size, 1 << 50), 1 << 50)
+                let file = entry.path.string
+                let name = String(file.prefix { $0 != "." })
+                let size = min((try? directory.status(entry.path))?.size ?? 0, 1 << 50)
+                var sum = sizes[name] ?? (all: 0, content: 0, isRecorded: false)
+                sum.all = min(sum.all + size, 1 << 50)
+                if file.hasPrefix("\(name).part.") { sum.content = size }
+                if file == "\(name).state" { sum.isRecorded = true }
+                sizes[name] = sum
             }
         }
-        for (name, size) in sizes { report(name, size) }
+        for (name, size) in sizes { report(name, size.all, size.isRecorded ? size.content : 0) }
     }
 
     /// Reports the sizes of a user's finished downloads that were not moved away.

@@ -141,6 +141,7 @@ struct TransferRunner: Sendable {
         let file = DiskQuota.Item.part(task.record.part)
         guard let name = FilePath.Component(task.record.part) else { throw .cancelled }
         let part = try PartialFile.open(name, in: files.parts)
+        live.noteReceived(part.length)
         var download = DownloadRequest(
             mirrors: [request.url] + (request.mirrors ?? []),
             size: request.size

@@ -240,8 +240,7 @@ extension TransferState {
         answer.request.url = URLReference(task.request.url).withoutUser.text
         answer.request.mirrors = task.request.mirrors?.map { URLReference($0).withoutUser.text }
         let history = histories[record.id]
-        // An attempt that has just begun reports zero bytes.
-        answer.bytesReceived = max(attempt?.received ?? .zero, history?.received ?? .zero)
+        answer.bytesReceived = attempt?.received ?? history?.received ?? .zero
         answer.bytesSent = attempt?.sent ?? history?.sent ?? task.upload?.offset ?? .zero
         answer.bytesExpected = task.request.size ?? attempt?.total ?? history?.total
         answer.response = attempt?.response ?? history?.response

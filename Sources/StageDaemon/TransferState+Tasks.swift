@@ -104,6 +104,12 @@ extension TransferState {
     /// Returns whether a task has not ended.
     func isUnfinished(_ id: Int64) -> Bool { scheduler.items[id] != nil || ending[id] != nil }
 
+    /// Notes the content bytes that an earlier run of the daemon has received of a task.
+    mutating func noteReceived(_ received: ByteCount, of id: Int64) {
+        guard isUnfinished(id), histories[id] == nil else { return }
+        histories[id] = AttemptHistory(received: received)
+    }
+
     /// Returns the session of an unfinished task.
     func session(of id: Int64) -> Int64? { scheduler.items[id]?.session ?? ending[id] }
 

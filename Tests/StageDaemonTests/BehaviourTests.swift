@@ -143,6 +143,46 @@ struct BehaviourTests {
         #expect(again == next)
     }
 
+    @Test func bytesThatAnEarlierDaemonHasReceivedAreShown() async throws {
+        server.answer("/a", with: Answer.content(noise(3 << 20)).stalled(after: 1 << 20))
+        let id = try await daemon.download(server.url("/a"))
+        try await wait(for: 1 << 20, of: id)
+        try await daemon.change(id, to: .paused)
+        try await daemon.wait(for: [.pausedByUser], of: id)
+        try await daemon.kill()
+        try await daemon.start()
+        let received = ByteCount(1 << 20)
+        #expect(try await daemon.client.task(id).bytesReceived == received)
+        #expect(try await daemon.change(id, to: .cancelled).bytesReceived == received)
+        let event = try #require(try await daemon.outcomes().first)
+        #expect(event.kind == .cancelled && event.bytesReceived == received, "\(event)")
+    }
+
+    @Test func theBytesOfATokenAreShownBeforeTheResponse() async throws {
+        let gate = Gate()
+        let answer = Answer.content(noise(3 << 20))
+        server.answer("/a", with: answer.stalled(after: 1 << 20), answer.waiting(for: gate))
+        let id = try await daemon.download(server.url("/a"), token: "one")
+        try await wait(for: 1 << 20, of: id)
+        var change = TransferChange()
+        change.state = .cancelled
+        change.producesResumeToken = true
+        try await daemon.client.change(id, by: change)
+        let token = try #require(try await daemon.outcomes()[0].resumeToken)
+        let watched = try await daemon.client.watch()
+        defer { watched.close() }
+        let next = try await daemon.download(server.url("/a"), token: "two") {
+            $0.resumeToken = token
+        }
+        try await poll("no request is sent") { server.requests(for: "/a").count == 2 }
+        let received = ByteCount(1 << 20)
+        #expect(try await daemon.client.task(next).bytesReceived == received)
+        gate.open()
+        let events = try await watched.take { $0.task == next && $0.response != nil }
+        let counts = events.filter { $0.task == next }.compactMap(\.bytesReceived)
+        #expect(!counts.isEmpty && counts.allSatisfy { $0 >= received }, "\(counts)")
+    }
+
     /// The last progress event of a transfer precedes its final event.
     @Test func nothingIsToldOfATaskAfterItsEnd() async throws {
         server.answer("/a", with: .content(noise(10)))

@@ -46,6 +46,9 @@ struct WorkerTests {
         elif mode == "flood":
             while True:
                 daemon.send(b'{"bytesReceived": 1}' + b" " * 60000)
+        elif mode == "fresh":
+            daemon.send(b'{"bytesReceived": 0, "bytesExpected": 8}')
+            time.sleep(60)
         elif mode == "deaf":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             open(os.path.dirname(__file__) + "/deaf", "w").close()
@@ -301,6 +304,27 @@ struct WorkerTests {
         try await poll("no worker starts") { starts() >= 1 }
         await #expect(throws: ControlError.self) { try await tell(6, 7) }
         try await cancelAndEnd(id)
+    }
+
+    /// A worker that has just begun does not know yet what the client has received.
+    @Test func theBytesOfAClientAreShownWhenAWorkerTakesOver() async throws {
+        try await start("fresh", permissions: Self.executable)
+        try await daemon.makeSession("stagepack/1/1") { $0.isTransient = true }
+        let events = try await daemon.client.events(of: "stagepack/1/1")
+        defer { events.close() }
+        let id = try await ask()
+        try await poll("it never runs") { try await daemon.client.task(id).state == .running }
+        var change = TransferChange()
+        change.stagingBytes = StagingBytes(received: ByteCount(5), expected: ByteCount(7))
+        try await daemon.client.change(id, by: change)
+        let watched = try await daemon.client.watch()
+        defer { watched.close() }
+        events.close()
+        let expected = ByteCount(8)
+        let reports = try await watched.take { $0.task == id && $0.bytesExpected == expected }
+        #expect(reports.last?.bytesReceived == ByteCount(5), "\(reports)")
+        let cancelled = try await daemon.change(id, to: .cancelled)
+        #expect(cancelled.bytesReceived == ByteCount(5), "\(cancelled)")
     }
 
     /// A worker has ten seconds to end.
