@@ -125,7 +125,7 @@ extension TransferState {
         histories[id, default: AttemptHistory()].note(report)
     }
 
-    /// Removes a completed task from the scheduler, and ends the backoff of tasks that could not reach the same host.
+    /// Removes a completed task from the scheduler, and ends the backoff of the user's tasks that could not reach its host.
     ///
     /// - Returns: Whether the task was in the scheduler.
     mutating func succeed(_ task: FullTask, at now: Date) -> Bool {
@@ -134,7 +134,7 @@ extension TransferState {
         guard let item = scheduler.items[id] else { return false }
         // With mirrors, the success may come from another host.
         if item.isConnected, !item.hasMirrors {
-            for waiting in unreachable.removeAll(of: item.host) {
+            for waiting in unreachable.removeAll(of: item.host, user: item.user) {
                 endWait(of: waiting, for: [.backoff], at: now)
             }
         }
@@ -185,7 +185,7 @@ extension TransferState {
     private mutating func noteHost(of id: Int64, item: Scheduler.Item, isUnreachable: Bool) {
         guard item.isConnected else { return }
         if isUnreachable {
-            unreachable.add(id, waitingFor: item.host)
+            unreachable.add(id, waitingFor: item.host, of: item.user)
         } else {
             unreachable.remove(id)
         }

@@ -188,6 +188,30 @@ struct UserTests {
         #expect(hasRange == [[false, true, false], [false, false], [false, true]])
     }
 
+    @Test func theSuccessOfAUserEndsNoDelayOfAnother() async throws {
+        try await daemon.kill()
+        // The first retry delay is half an hour on average.
+        try daemon.configure(#"{"settlingTime": 0, "retryBase": 3600}"#)
+        try await daemon.start()
+        server.answer("/b", with: Answer.content([1, 2, 3]).cut(after: 0), .content([1, 2, 3]))
+        func download(_ path: String, _ token: String, of user: (UInt32, UInt32)) async throws {
+            let body = task(token, path: path)
+            let created = try await ask(user, "POST", "/v1/sessions/s/tasks", body)
+            #expect(created.status == 200, "\(created)")
+        }
+        for user in [nobody, stranger] {
+            #expect(try await ask(user, "PUT", "/v1/sessions/s", "{}").status == 200)
+        }
+        try await download("/b", "t", of: nobody)
+        try await daemon.wait(for: [.backoff], of: 1)
+        try await download("/a", "t", of: stranger)
+        try await peer.wait(forEvents: 1, of: stranger.0)
+        #expect(try await daemon.client.task(1).pendingReasons.map(\.kind) == [.backoff])
+        #expect(server.requests(for: "/b").count == 1)
+        try await download("/a", "u", of: nobody)
+        try await daemon.wait(for: .completed, of: 1)
+    }
+
     @Test func onlyWhatItsUserMayReadIsUploaded() async throws {
         let directory = try Directory.open(daemon.directory)
         try directory.write(Array("secret".utf8), to: "mine", durably: false)
