@@ -353,11 +353,14 @@ extension TransferCoordinator {
         if feed.hasWatchers { sendToWatchers(state.scheduler.items.keys.sorted()) }
     }
 
-    /// Sends the pending reasons of at most 1,000 tasks to watchers, which request longer lists.
+    /// Sends the pending reasons of at most 1,000 tasks of each user to watchers, which request longer lists.
     private func sendToWatchers(_ tasks: [Int64]) {
-        for id in tasks.prefix(1000) {
-            guard let session = state.session(of: id), let record = state.sessions[session]?.record
+        var counts: [UInt32: Int] = [:]
+        for id in tasks {
+            guard let session = state.session(of: id), let record = state.sessions[session]?.record,
+                counts[record.user, default: 0] < 1000
             else { continue }
+            counts[record.user, default: 0] += 1
             feed.sendToWatchers(state.change(of: id, at: readClock()), of: record)
         }
     }

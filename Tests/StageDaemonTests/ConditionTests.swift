@@ -102,6 +102,34 @@ struct ConditionTests {
         #expect(events.last?.task == id)
     }
 
+    /// The tasks of another user precede its own in the daemon's order.
+    @Test(.severalUsers) func eachWatcherIsToldOfConditionsWhateverOthersHave() async throws {
+        try daemon.letOthersPass()
+        let peer = try Peer(daemon)
+        let (user, path) = (UInt32(65534), "/v1/sessions/others")
+        #expect(try await peer.ask(as: user, user, "PUT", path, "{}").status == 200)
+        let url = server.url("/b")
+        for part in 0..<4 {
+            let tasks = (0..<250).map { number in
+                #"{"token": "\#(part)-\#(number)", "kind": "download", "url": "\#(url)", "isSuspended": true}"#
+            }
+            let body = #"{"tasks": [\#(tasks.joined(separator: ", "))]}"#
+            let created = try await peer.ask(as: user, user, "POST", path + "/tasks", body)
+            #expect(created.status == 200)
+        }
+        let id = try await daemon.download(server.url("/a")) {
+            $0.earliestBegin = .now + 3600
+            $0.allowsExpensiveNetworkAccess = false
+        }
+        let watched = try await daemon.client.watch()
+        defer { watched.close() }
+        try bus.set("Metered", of: .networkManager, to: .number(1))
+        let events = try await watched.take { event in
+            event.pendingReasons?.contains { $0.kind == .metered } ?? false
+        }
+        #expect(events.last?.task == id)
+    }
+
     /// Reloads the daemon's configuration with these update conditions.
     private func reload(updateConditions: String?) throws {
         let conditions = updateConditions.map { #", "updateConditions": \#($0)"# } ?? ""
