@@ -212,7 +212,8 @@ package struct TransferTask: Hashable, Codable, Sendable {
     package var bytesSent: ByteCount
     /// Total bytes of the content or file; `nil` while they are unknown.
     package var bytesExpected: ByteCount?
-    /// Head of the last response; at most 4 KiB of header fields while the task is unfinished.
+    /// Head of the last response; at most 4 KiB of header fields while the task is unfinished, and none once the heads of its
+    /// user's unfinished tasks take 16 MiB of memory.
     package var response: TransferResponse?
     /// Number of requests.
     package var attempts: Int

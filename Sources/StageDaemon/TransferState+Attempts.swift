@@ -119,12 +119,6 @@ extension TransferState {
         return aborted.remove(id) == nil
     }
 
-    /// Adds the report of an attempt to the task's history.
-    mutating func note(_ report: AttemptReport, of id: Int64) {
-        guard isUnfinished(id) else { return }
-        histories[id, default: AttemptHistory()].note(report)
-    }
-
     /// Removes a completed task from the scheduler, and ends the backoff of the user's tasks that could not reach its host.
     ///
     /// - Returns: Whether the task was in the scheduler.

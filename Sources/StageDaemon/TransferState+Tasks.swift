@@ -91,6 +91,7 @@ extension TransferState {
         committing.remove(id)
         unreachable.remove(id)
         histories[id] = nil
+        heads.remove(id)
         guard let next = sharing.leave(id) else { return }
         scheduler.change(next, at: now) { $0.blocks.remove(.leader) }
         handOver(from: next, at: now)
@@ -103,6 +104,19 @@ extension TransferState {
 
     /// Returns whether a task has not ended.
     func isUnfinished(_ id: Int64) -> Bool { scheduler.items[id] != nil || ending[id] != nil }
+
+    /// Adds the report of an attempt to the task's history, without header fields if the limit of the user's heads is reached.
+    mutating func note(_ report: AttemptReport, of id: Int64) {
+        guard isUnfinished(id) else { return }
+        var report = report
+        let user = session(of: id).flatMap { sessions[$0]?.record.user }
+        if let head = report.response, let user {
+            if !heads.add(head, of: id, user: user) { report.response = head.reduced }
+        } else {
+            heads.remove(id)
+        }
+        histories[id, default: AttemptHistory()].note(report)
+    }
 
     /// Notes the content bytes that an earlier run of the daemon has received of a task.
     mutating func noteReceived(_ received: ByteCount, of id: Int64) {

@@ -80,6 +80,8 @@ struct TransferState {
     /// Tasks of ``attempts`` whose result is to be discarded.
     var aborted: Set<Int64> = []
     var histories: [Int64: AttemptHistory] = [:]
+    /// Memory of the response heads in ``histories``.
+    var heads = ResponseHeadBudget()
     /// Counts since the daemon's start, by the user who owns the sessions.
     var counters: [UInt32: TransferCounters] = [:]
     var sharing = ContentSharing()

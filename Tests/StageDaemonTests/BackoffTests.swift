@@ -160,6 +160,22 @@ struct BackoffTests {
         #expect(server.requests(for: "/b").count == 1)
     }
 
+    /// The heads of responses to unfinished tasks are in the daemon's memory.
+    @Test func theHeadsOfAUsersTasksHaveALimit() async throws {
+        try await start()
+        var answer = Answer.status(503)
+        for number in 0..<200 { answer = answer.field("X-\(number)", "v") }
+        server.answer("/a", with: answer)
+        try await daemon.downloads(1000, of: server.url("/a")) { _ in }
+        try await poll("not all tasks are tried") { server.counts(for: "/a").requests >= 1000 }
+        try await poll("not all tasks have a response") {
+            try await daemon.client.tasks().allSatisfy { $0.response?.status == 503 }
+        }
+        let tasks = try await daemon.client.tasks()
+        let kept = tasks.count { $0.response?.headers.isEmpty == false }
+        #expect((1..<1000).contains(kept), "\(kept)")
+    }
+
     @Test func whoWantsTheSameWaitsForNothing() async throws {
         try await start()
         try await daemon.client.makeSession("t", configuration: SessionConfiguration())
