@@ -229,7 +229,11 @@ actor TransferCoordinator {
         let mustRetry = !unrecorded.isEmpty || !unscheduled.isEmpty || unrecordedClockChange != 0
         // Set at each run of the scheduler: an earlier date stays, however many runs follow.
         retryDate = mustRetry ? retryDate ?? now + TransferState.diskWait : nil
-        timer.set([state.nextDate(at: now), retryDate].compactMap(\.self).min())
+        let date = [state.nextDate(at: now), retryDate].compactMap(\.self).min()
+        // A date of the scheduler that has passed waits for its delayed run, which sets the timer: otherwise the timer would
+        // ring without pause until then.
+        if isSchedulerDelayed, let date, date <= now { return }
+        timer.set(date)
     }
 }
 
