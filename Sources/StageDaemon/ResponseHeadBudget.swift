@@ -30,7 +30,7 @@ struct ResponseHeadBudget {
 
 extension TransferResponse {
     /// Approximate bytes of the head in memory: many short fields take more than their text.
-    fileprivate var memorySize: Int {
+    var memorySize: Int {
         headers.reduce(url.utf8.count) { sum, field in
             field.reduce(sum + Self.fieldOverhead) { $0 + $1.utf8.count }
         }

@@ -16,6 +16,8 @@ final class Subscription: Sendable {
 
     private struct State {
         var nonDurable: Deque<SessionEvent> = []
+        /// Memory of ``nonDurable``.
+        var bytes = 0
         /// `true` until the client is sent the current state of the tasks.
         var hasMissedEvents = true
         var lastReported: Int64?
@@ -24,8 +26,10 @@ final class Subscription: Sendable {
         var hasFinished = false
     }
 
-    /// Maximum number of queued non-durable events, about 100 KiB.
+    /// Maximum number of queued non-durable events.
     static let limit = 256
+    /// Maximum memory of these events in bytes: their responses may be large.
+    static let maximumBytes = 1 << 20
 
     init(session: Int64, after sequence: Int64) {
         self.session = session
@@ -59,11 +63,14 @@ final class Subscription: Sendable {
     /// Queues a non-durable event.
     func enqueue(_ event: SessionEvent) {
         state.withLock { state in
-            if state.nonDurable.count >= Self.limit {
-                state.nonDurable.removeFirst()
+            state.nonDurable.append(event)
+            state.bytes += event.memorySize
+            while state.nonDurable.count > Self.limit
+                || state.bytes > Self.maximumBytes && state.nonDurable.count > 1
+            {
+                state.bytes -= state.nonDurable.removeFirst().memorySize
                 state.hasMissedEvents = true
             }
-            state.nonDurable.append(event)
         }
         wake.yield()
     }
@@ -91,7 +98,10 @@ final class Subscription: Sendable {
     /// Removes and returns the queued non-durable events.
     func takeNonDurable() -> [SessionEvent] {
         state.withLock { state in
-            defer { state.nonDurable.removeAll() }
+            defer {
+                state.nonDurable.removeAll()
+                state.bytes = 0
+            }
             return Array(state.nonDurable)
         }
     }

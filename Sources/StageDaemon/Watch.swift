@@ -14,22 +14,31 @@ final class Watch: Sendable {
     private let wake: AsyncStream<Void>.Continuation
     private let state = Mutex(State())
 
+    /// Maximum memory of the queued events in bytes: their responses may be large.
+    static let maximumBytes = 4 << 20
+
     private struct State {
         var events: Deque<SessionEvent> = []
+        /// Memory of ``events``.
+        var bytes = 0
         /// `true` once the stream takes no more events.
         var hasEnded = false
 
         /// Queues an event; returns `false` if the stream has ended, or ends instead.
         mutating func enqueue(_ event: SessionEvent) -> Bool {
             guard !hasEnded else { return false }
-            if events.count >= Subscription.limit {
+            let size = event.memorySize
+            while events.count >= Subscription.limit
+                || bytes + size > Watch.maximumBytes && !events.isEmpty
+            {
                 guard let first = events.firstIndex(where: { $0.sequence == nil }) else {
                     hasEnded = event.sequence != nil
                     return !hasEnded
                 }
-                events.remove(at: first)
+                bytes -= events.remove(at: first).memorySize
             }
             events.append(event)
+            bytes += size
             return true
         }
     }
@@ -45,7 +54,13 @@ final class Watch: Sendable {
     }
 
     /// Removes and returns the earliest queued event.
-    func next() -> SessionEvent? { state.withLock { $0.events.popFirst() } }
+    func next() -> SessionEvent? {
+        state.withLock { state in
+            let event = state.events.popFirst()
+            state.bytes -= event?.memorySize ?? 0
+            return event
+        }
+    }
 
     /// Ends the stream.
     func end() {

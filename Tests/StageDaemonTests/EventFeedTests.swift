@@ -43,9 +43,10 @@ struct EventFeedTests {
             )
         }
 
-        func send(_ sequence: Int64) {
+        func send(_ sequence: Int64, response: TransferResponse? = nil) {
             var event = SessionEvent(.completed, time: Date(timeIntervalSince1970: 0))
             event.sequence = sequence
+            event.response = response
             feed.sendToWatchers(event, of: session)
         }
 
@@ -93,6 +94,38 @@ struct EventFeedTests {
         #expect(world.unread() == Array(2...limit).map(Optional.some))
         world.send(limit + 3)
         #expect(world.unread() == [])
+        // The loop ends with the stream.
+        for await _ in world.watch.wakes {}
+    }
+
+    /// A response at a URL of this length.
+    private func response(ofBytes count: Int) -> TransferResponse {
+        TransferResponse(url: String(repeating: "x", count: count), status: 200, headers: [])
+    }
+
+    @Test func theMemoryOfAClientsEventsIsLimited() {
+        let subscription = Subscription(session: 1, after: 0)
+        #expect(subscription.takeMissedEvents())
+        var event = SessionEvent(.progress, time: Date(timeIntervalSince1970: 0))
+        event.response = response(ofBytes: Subscription.maximumBytes / 4)
+        for _ in 0..<3 { subscription.enqueue(event) }
+        #expect(!subscription.takeMissedEvents())
+        for _ in 0..<7 { subscription.enqueue(event) }
+        #expect(subscription.takeMissedEvents())
+        #expect(subscription.takeNonDurable().count == 3)
+        for _ in 0..<3 { subscription.enqueue(event) }
+        #expect(!subscription.takeMissedEvents())
+    }
+
+    @Test func theMemoryOfAWatchersEventsIsLimited() async {
+        let world = World()
+        let response = response(ofBytes: Watch.maximumBytes / 4)
+        world.report()
+        for sequence in Int64(1)...3 { world.send(sequence, response: response) }
+        #expect(world.unread() == [nil, 1, 2, 3])
+        world.report()
+        for sequence in Int64(4)...7 { world.send(sequence, response: response) }
+        #expect(world.unread() == [4, 5, 6])
         // The loop ends with the stream.
         for await _ in world.watch.wakes {}
     }
