@@ -230,8 +230,7 @@ actor TransferCoordinator {
         // Set at each run of the scheduler: an earlier date stays, however many runs follow.
         retryDate = mustRetry ? retryDate ?? now + TransferState.diskWait : nil
         let date = [state.nextDate(at: now), retryDate].compactMap(\.self).min()
-        // A date of the scheduler that has passed waits for its delayed run, which sets the timer: otherwise the timer would
-        // ring without pause until then.
+        // The delayed run of the scheduler sets the timer. With a passed date, the timer would fire again and again until then.
         if isSchedulerDelayed, let date, date <= now { return }
         timer.set(date)
     }

@@ -37,8 +37,9 @@ struct ForegroundFailureTests: ForegroundSuite {
     @Test(.apart, arguments: [Kind.data, .upload, .postedDownload])
     func aSuspendedTaskDoesNotTimeOut(_ kind: Kind) async throws {
         // On a busy machine, a short time may end before the task is suspended.
-        for limit in [3, 20, 60] as [TimeInterval] {
-            if try await suspend(kind, longerThan: limit) { return }
+        for limit in [3, 20, 60] as [TimeInterval] where try await suspend(kind, longerThan: limit)
+        {
+            return
         }
         Issue.record("the response came too late for each limit")
     }

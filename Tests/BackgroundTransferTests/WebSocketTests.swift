@@ -22,8 +22,8 @@ import Testing
     ///
     /// It returns `false` if the server's close frame came after its time limit of five seconds, as on a busy machine.
     private static func repeatUntilClosed(_ body: () async throws -> Bool) async throws {
-        for _ in 0..<10 {
-            if try await body() { return }
+        for _ in 0..<10 where try await body() {
+            return
         }
         Issue.record("the server's close frame is not reported")
     }

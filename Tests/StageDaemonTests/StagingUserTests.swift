@@ -124,7 +124,9 @@ struct StagingUserTests {
         for (user, container) in zip(users, containers) {
             let link = container.pushing("packs/level")
             try await poll("nothing is staged for \(user)") { FileStatus.exists(link) }
-            try await poll("the session stays") { try await daemon.client.sessions(all: true).isEmpty }
+            try await poll("the session stays") {
+                try await daemon.client.sessions(all: true).isEmpty
+            }
             #expect(try owners(below: container) == [user.0])
         }
     }

@@ -12,8 +12,9 @@ struct PackageHookTests {
         [ "$1" != gc ] || [ ! -e "$(dirname "$0")/hangs" ] || exec sleep 1000
         """
 
-    /// Records the steps, with their limits and the deadline, before their limits begin: a busy machine may start a step later than
-    /// that. Enforces the limits if there is a file 'limited'.
+    /// Records the steps, with their limits and the deadline, before their limits begin.
+    ///
+    /// A busy machine may start a step after its limit. The limits are enforced if there is a file 'limited'.
     private static let timeout = """
         #!/bin/sh
         place=$(dirname "$0")/..

@@ -101,9 +101,12 @@ import Testing
     }
 
     /// The index has no directories.
-    @Test(arguments: [
-        (nil, []), (0, []), (2, ["expected 2 directories, as 'directoryCount' states, found 0"]),
-    ] as [(Int?, [String])])
+    @Test(
+        arguments: [
+            (nil, []), (0, []),
+            (2, ["expected 2 directories, as 'directoryCount' states, found 0"]),
+        ] as [(Int?, [String])]
+    )
     func anotherNumberOfDirectoriesThanThatOfTheIndexIsAFinding(
         count: Int?,
         messages: [String]

@@ -109,8 +109,8 @@ import Testing
     }
 
     @Test(.apart) func aServerThatTakesALongMessageIsNotSilent() async throws {
-        for factor in Self.factors {
-            if try await Self.sendLongMessage(slowedBy: factor) { return }
+        for factor in Self.factors where try await Self.sendLongMessage(slowedBy: factor) {
+            return
         }
         Issue.record("the server counts as silent")
     }
@@ -141,8 +141,8 @@ import Testing
     }
 
     @Test(.apart) func theLimitOfTheCloseHandshakeBeginsAfterItsFrame() async throws {
-        for factor in Self.factors {
-            if try await Self.closeDuringLongMessage(slowedBy: factor) { return }
+        for factor in Self.factors where try await Self.closeDuringLongMessage(slowedBy: factor) {
+            return
         }
         Issue.record("the server does not get the whole message")
     }
