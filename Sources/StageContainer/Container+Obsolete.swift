@@ -16,7 +16,7 @@ extension Container {
         guard let catalogue = try reader.manifestCatalogue() else { return [] }
         let wanted = catalogue.keptPacks.union(catalogue.manifests.flatMap(\.packs).map(\.id))
         var removed: [PackID] = []
-        for id in try reader.stagedPacks() + reader.copiedPacks() where !wanted.contains(id) {
+        for id in try reader.unpinnedPacks(except: wanted) {
             do throws(ContainerError) {
                 guard let lock = try attemptLock(id), try reader.pin(of: id) == nil else {
                     continue

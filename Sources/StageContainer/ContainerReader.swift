@@ -219,6 +219,23 @@ public final class ContainerReader: Sendable {
         }
     }
 
+    /// Returns the packs that are staged, or that a copy of the container has without their links, but not those of `others` and
+    /// not pinned ones.
+    ///
+    /// A pin of a copied pack is in effect again once 'repair' has made the link.
+    package func unpinnedPacks(
+        except others: Set<PackID>
+    ) throws(ContainerError) -> [PackID] {
+        var found: [PackID] = []
+        for id in try stagedPacks() where !others.contains(id) {
+            if try pin(of: id) == nil { found.append(id) }
+        }
+        for id in try copiedPacks() where !others.contains(id) {
+            if try recordedPin(of: id) == nil { found.append(id) }
+        }
+        return found
+    }
+
     /// Returns the record of the pack's current generation, or `nil` if the pack is not staged.
     public func record(of id: PackID) throws(ContainerError) -> StagedPack? {
         while let generation = try currentGeneration(of: id) {

@@ -117,7 +117,7 @@ extension ContainerReader {
             let current = try currentGeneration(of: id)
             let previous = try previousGeneration(of: id)
             let isPinned = try pin(of: id) != nil
-            let isCopied = try current == nil && isCopied(id)
+            let isCopied = current == nil ? try self.isCopied(id) : false
             for name in try generations(of: id) {
                 let role: StoredGeneration.Role =
                     name == current ? .current : name == previous ? .previous : .obsolete

@@ -41,7 +41,8 @@ extension ContainerReader {
     /// Returns the staged packs to keep until they, or their application, are removed by name.
     ///
     /// They were staged for an application whose manifest is now in a format of its own, so StagePack does not
-    /// know whether the application still needs them. A pack with a damaged record counts as one of them.
+    /// know whether the application still needs them. A pack with a damaged record counts as one of them, and so does one that a
+    /// copy of the container has without its link.
     /// Reads a record for each staged pack if an application has a manifest in its own format.
     ///
     /// - Parameter ignored: Applications whose packs need not be kept.
@@ -57,7 +58,9 @@ extension ContainerReader {
             applications.insert(application)
         }
         guard !applications.isEmpty else { return [] }
-        return try stagedPacks { $0.map { applications.contains($0.application) } ?? true }
+        let kept = try stagedPacks { $0.map { applications.contains($0.application) } ?? true }
+        // No link tells which record is that of the staged version.
+        return kept.union(try copiedPacks())
     }
 
     /// Returns the packs that were staged for an application, according to their records.

@@ -105,6 +105,9 @@ struct AttemptHistory: Sendable {
         response = report.response
     }
 
+    /// Replaces the head of the last response.
+    mutating func keep(_ head: TransferResponse?) { response = head }
+
     /// Counts a failed attempt that will be retried, and adds points if the status of its response is the reason.
     ///
     /// A connection that breaks in the middle of the content adds no points.

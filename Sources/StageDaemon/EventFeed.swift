@@ -61,6 +61,11 @@ final class EventFeed: Sendable {
     /// `true` if there is a watcher.
     var hasWatchers: Bool { state.withLock { !$0.watchers.isEmpty } }
 
+    /// Returns whether a watcher receives the events of a session.
+    func isWatched(_ session: SessionRecord) -> Bool {
+        state.withLock { $0.watchers.values.contains { $0.client.sees(session) } }
+    }
+
     /// Returns whether a client would receive the non-durable events of a session.
     func hasListeners(of session: Int64) -> Bool {
         state.withLock { !$0.watchers.isEmpty || $0.subscriptions[session] != nil }

@@ -12,6 +12,8 @@ final class LiveTransfer: Sendable {
     /// Progress and result of the attempt so far.
     struct State: Sendable {
         var received = ByteCount.zero
+        /// `false` for a download with a partial file, until a response tells where it continues.
+        fileprivate var isOffsetKnown = true
         var sent = ByteCount.zero
         /// Upload offset that the server has confirmed, for resumable uploads.
         fileprivate var uploadOffset = ByteCount.zero
@@ -112,7 +114,9 @@ final class LiveTransfer: Sendable {
     }
 
     /// Sets the content bytes that the partial file has before the first request.
-    func noteReceived(_ received: ByteCount) { state.withLock { $0.received = received } }
+    func noteReceived(_ received: ByteCount) {
+        state.withLock { ($0.received, $0.isOffsetKnown) = (received, false) }
+    }
 
     /// Set if the request must not be repeated, and the journal has a provisional end for the task.
     var hasProvisionalEnd: Bool { current.provisionalEndBodySize != nil }
@@ -175,7 +179,9 @@ final class LiveTransfer: Sendable {
         case .continuing: state.withLock { $0.requested = Date.now }
         case .accepted(_, _, let offset):
             let resumption = offset > .zero ? resumption(at: offset) : nil
-            state.withLock { ($0.received, $0.resumption) = (offset, resumption) }
+            state.withLock {
+                ($0.received, $0.resumption, $0.isOffsetKnown) = (offset, resumption, true)
+            }
             if let resumption { deliver(resumption) }
         case .responded(let response):
             state.withLock { state in
@@ -239,7 +245,8 @@ final class LiveTransfer: Sendable {
     var progressEvent: SessionEvent {
         let state = current
         var event = SessionEvent(.progress, time: .now)
-        event.bytesReceived = state.received
+        // A client would take the bytes of an earlier attempt for new ones.
+        event.bytesReceived = state.isOffsetKnown ? state.received : nil
         event.bytesSent = state.sent
         event.bytesExpected = state.total
         return event

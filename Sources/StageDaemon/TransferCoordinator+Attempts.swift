@@ -86,19 +86,24 @@ extension TransferCoordinator {
         case .staged(let end):
             await follow(state.judge(end, of: task, at: now), for: task)
         case .verdict(let verdict):
-            await follow(state.judge(verdict, of: task, report: report, at: now), for: task)
+            let judgement = state.judge(verdict, of: task, report: report, at: now)
+            await follow(judgement, for: task, response: report.response)
         }
     }
 
-    /// Carries out the decision that ``TransferState`` made after an attempt.
-    func follow(_ judgement: TransferState.Judgement, for task: FullTask) async {
+    /// Carries out the decision that ``TransferState`` made after an attempt with this response.
+    func follow(
+        _ judgement: TransferState.Judgement,
+        for task: FullTask,
+        response: TransferResponse? = nil
+    ) async {
         let id = task.record.id
         switch judgement {
         case .wait: break
         case .waitForSpace(let problem): waitForSpace(problem: problem)
         case .waitForQuota: await findQuota(for: task)
         case .record(let event): await recordChallenge(event, of: id)
-        case .fail(let failure): await fail(task, with: failure)
+        case .fail(let failure): await fail(task, with: failure, response: response)
         case .complete: await conclude([(id, SessionEvent(.completed, time: .now))])
         }
         sendPendingReasons(of: id)
@@ -234,10 +239,17 @@ extension TransferCoordinator {
 /// Ends of tasks.
 extension TransferCoordinator {
     /// Ends a task with a failure, and keeps its received bytes as resume data for a week.
-    func fail(_ task: FullTask, with failure: TransferFailure) async {
+    ///
+    /// Without a response, the event has the one that the history keeps.
+    func fail(
+        _ task: FullTask,
+        with failure: TransferFailure,
+        response: TransferResponse? = nil
+    ) async {
         _ = state.unschedule(task.record.id)
         let resumeData = resumeData(of: task)
-        let event = state.failure(failure, of: task, token: resumeData?.token, at: readClock())
+        var event = state.failure(failure, of: task, token: resumeData?.token, at: readClock())
+        event.response = response ?? event.response
         await conclude(
             [(task.record.id, event)],
             leaving: resumeData,
@@ -250,12 +262,14 @@ extension TransferCoordinator {
     /// An upload completes with the challenge as its response; any other task fails.
     func endUnanswered(_ task: FullTask) async {
         let id = task.record.id
-        if task.request.kind == .upload, let challenge = await challenge(of: id) {
+        let challenge = await challenge(of: id)
+        if task.request.kind == .upload, let challenge {
             let event = state.answer(of: task, challenge: challenge, at: readClock())
             return await conclude([(id, event)], removing: task.record.part)
         }
         var refusal = TransferFailure(.refused, reason: "the challenge was not answered")
-        refusal.status = state.histories[id]?.response?.status ?? 401
+        refusal.status =
+            challenge?.response?.status ?? state.histories[id]?.response?.status ?? 401
         await fail(task, with: refusal)
     }
 

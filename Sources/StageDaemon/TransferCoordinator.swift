@@ -229,10 +229,7 @@ actor TransferCoordinator {
         let mustRetry = !unrecorded.isEmpty || !unscheduled.isEmpty || unrecordedClockChange != 0
         // Set at each run of the scheduler: an earlier date stays, however many runs follow.
         retryDate = mustRetry ? retryDate ?? now + TransferState.diskWait : nil
-        let date = [state.nextDate(at: now), retryDate].compactMap(\.self).min()
-        // The delayed run of the scheduler sets the timer. With a passed date, the timer would fire again and again until then.
-        if isSchedulerDelayed, let date, date <= now { return }
-        timer.set(date)
+        timer.set([state.nextDate(at: now), retryDate].compactMap(\.self).min())
     }
 }
 
@@ -359,10 +356,13 @@ extension TransferCoordinator {
     /// Sends the pending reasons of at most 1,000 tasks of each user to watchers, which request longer lists.
     private func sendToWatchers(_ tasks: [Int64]) {
         var counts: [UInt32: Int] = [:]
+        var isWatched: [Int64: Bool] = [:]
         for id in tasks {
-            guard let session = state.session(of: id), let record = state.sessions[session]?.record,
-                counts[record.user, default: 0] < 1000
+            guard let session = state.session(of: id), isWatched[session] != false,
+                let record = state.sessions[session]?.record, counts[record.user, default: 0] < 1000
             else { continue }
+            isWatched[session] = isWatched[session] ?? feed.isWatched(record)
+            guard isWatched[session] == true else { continue }
             counts[record.user, default: 0] += 1
             feed.sendToWatchers(state.change(of: id, at: readClock()), of: record)
         }

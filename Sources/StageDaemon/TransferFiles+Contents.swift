@@ -4,10 +4,9 @@ import SystemPackage
 
 /// Sizes and copies of files.
 extension TransferFiles {
-    /// Reports the sizes of partial downloads and upload copies by name, and of each the bytes of content that the next attempt
-    /// resumes from.
+    /// Reports the sizes of partial downloads and upload copies by name, and of each the bytes of content in its file.
     ///
-    /// After a power cut, that attempt may find that fewer of these bytes are usable.
+    /// The next attempt may find fewer of these bytes usable, as after a power cut, or none if no validator was recorded.
     func countParts(report: (_ name: String, _ size: Int64, _ content: Int64) -> Void) {
         var sizes: [String: (all: Int64, content: Int64, isRecorded: Bool)] = [:]
         for directory in [parts, snapshots] {

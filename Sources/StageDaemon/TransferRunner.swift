@@ -141,7 +141,9 @@ struct TransferRunner: Sendable {
         let file = DiskQuota.Item.part(task.record.part)
         guard let name = FilePath.Component(task.record.part) else { throw .cancelled }
         let part = try PartialFile.open(name, in: files.parts)
-        live.noteReceived(part.length)
+        // Without a validator or a digest, the download begins again at its first byte.
+        let isContinued = part.isContinuable || request.sha256 != nil
+        live.noteReceived(isContinued ? part.length : .zero)
         var download = DownloadRequest(
             mirrors: [request.url] + (request.mirrors ?? []),
             size: request.size

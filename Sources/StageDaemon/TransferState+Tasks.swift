@@ -108,14 +108,10 @@ extension TransferState {
     /// Adds the report of an attempt to the task's history, without header fields if the limit of the user's heads is reached.
     mutating func note(_ report: AttemptReport, of id: Int64) {
         guard isUnfinished(id) else { return }
-        var report = report
-        let user = session(of: id).flatMap { sessions[$0]?.record.user }
-        if let head = report.response, let user {
-            if !heads.add(head, of: id, user: user) { report.response = head.reduced }
-        } else {
-            heads.remove(id)
-        }
         histories[id, default: AttemptHistory()].note(report)
+        let user = session(of: id).flatMap { sessions[$0]?.record.user }
+        guard let head = report.response, let user else { return heads.remove(id) }
+        if !heads.add(head, of: id, user: user) { histories[id]?.keep(head.reduced) }
     }
 
     /// Notes the content bytes that an earlier run of the daemon has received of a task.

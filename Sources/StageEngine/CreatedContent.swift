@@ -53,7 +53,9 @@ struct CreatedContent: Equatable, Sendable {
     /// Throws if the file system has less free space, or too few free inodes.
     func check(against free: FreeSpace, in directory: FilePath) throws(StageError) {
         let available = ByteCount(free.bytes)
-        guard space <= available else { throw .noSpace(needed: space, available: available) }
+        guard space <= available else {
+            throw .noSpace(needed: space + Planner.reserve, available: available)
+        }
         guard let inodes = free.files, inodes < Int64(inodeCount + Self.reservedInodes) else {
             return
         }

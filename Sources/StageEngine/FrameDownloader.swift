@@ -167,6 +167,8 @@ struct FrameDownloader: Sendable {
         } catch {
             // Writes the frames that arrived completely; bundles provide the rest.
             await consumer.waitForEnqueuedPieces()
+            // An error in writing them has ended the transfer.
+            if !consumer.isWanted { _ = try await consumer.finish() }
             guard case .transfer = error else { throw error }
         }
         progress.addUndecoded(try await consumer.finish())
@@ -207,6 +209,7 @@ struct FrameDownloader: Sendable {
                 return
             } catch .transfer(.wrongDigest) where attempts > 0 {
                 // Tries the next mirror, whose copy may be intact.
+                await consumer.returnToUnwrittenFrames()
                 mirrors.append(mirrors.removeFirst())
             }
         }

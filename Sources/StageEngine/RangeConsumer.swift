@@ -102,6 +102,20 @@ final class RangeConsumer: Sendable {
         deltas?.ranges[number] ?? fetch.tree.index.frames[number].range
     }
 
+    /// Makes the remaining range begin at the first frame that is not written, once all enqueued pieces are processed.
+    ///
+    /// In a complete bundle, frames after a damaged one may have been written.
+    func returnToUnwrittenFrames() async {
+        await withCheckedContinuation { continuation in
+            queue.async { [self] in
+                state.withLock { state in
+                    state.reached = state.isWritten.firstIndex(of: false) ?? state.isWritten.count
+                }
+                continuation.resume()
+            }
+        }
+    }
+
     /// Waits until all enqueued pieces are processed.
     func waitForEnqueuedPieces() async {
         await withCheckedContinuation { continuation in

@@ -19,7 +19,7 @@ struct VerifiedIndex: Sendable {
     /// memory.
     fileprivate init(_ bytes: IndexBytes, of pack: Pack) throws(StageError) {
         var bounds = pack.indexBounds
-        bounds.memory = ByteCount(AvailableMemory.byteCount())
+        bounds.memory = ByteCount(AvailableMemory.byteCount(countingSwap: true))
         do throws(IndexError) {
             content = try ContentIndex(decoding: bytes.bytes, within: bounds)
         } catch {
@@ -101,7 +101,7 @@ struct IndexFetch: Sendable {
             )
         }
         let needed = reference.size + reference.contentSize
-        let available = ByteCount(AvailableMemory.byteCount())
+        let available = ByteCount(AvailableMemory.byteCount(countingSwap: true))
         guard needed <= available else {
             throw .noMemory(needed: needed, available: available)
         }

@@ -10,23 +10,26 @@ package enum AvailableMemory {
     /// The page cache does not count as used, since the kernel takes it back.
     ///
     /// A limit that cannot be read does not count. Other processes may allocate the same memory.
-    package static func byteCount() -> Int64 {
+    ///
+    /// - Parameter countingSwap: Pass `true` to count the machine's free swap space, too.
+    /// - Returns: The number of bytes.
+    package static func byteCount(countingSwap: Bool = false) -> Int64 {
         min(
-            machine() ?? .max,
+            machine(countingSwap: countingSwap) ?? .max,
             ControlGroup.availableMemory() ?? .max,
             addressSpace() ?? .max
         )
     }
 
-    /// `MemAvailable` of proc_meminfo(5).
-    private static func machine() -> Int64? {
+    /// `MemAvailable` of proc_meminfo(5), with `SwapFree` if that counts.
+    private static func machine(countingSwap: Bool) -> Int64? {
+        var sizes: [Substring: Int64] = [:]
         for line in text("/proc/meminfo")?.split(separator: "\n") ?? [] {
             let fields = line.split(separator: " ")
-            if fields.first == "MemAvailable:", fields.count > 1 {
-                return Int64(fields[1]).map { $0 << 10 }
-            }
+            if fields.count > 1 { sizes[fields[0]] = Int64(fields[1]).map { $0 << 10 } }
         }
-        return nil
+        let swap = countingSwap ? sizes["SwapFree:"] ?? 0 : 0
+        return sizes["MemAvailable:"].map { $0 + swap }
     }
 
     private static func addressSpace() -> Int64? {

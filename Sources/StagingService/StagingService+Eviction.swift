@@ -224,11 +224,7 @@ extension ContainerReader {
         do throws(ContainerError) {
             guard let catalogue = try manifestCatalogue(replacing: manifest) else { return [] }
             let wanted = catalogue.keptPacks.union(catalogue.manifests.flatMap(\.packs).map(\.id))
-            var obsolete: [PackID] = []
-            for id in try stagedPacks() where !wanted.contains(id) {
-                if try pin(of: id) == nil { obsolete.append(id) }
-            }
-            return obsolete
+            return try unpinnedPacks(except: wanted)
         } catch {
             throw .container(error)
         }

@@ -331,7 +331,7 @@ struct FullDiskTests {
         #expect(ending.output == "status 40\n0\nstatus 40\n0\n0\n6002\n", "\(ending)")
         // The plan counts the listing and the index, too, and the reserve.
         let errors = [
-            "not enough space: \(isStated ? "42." : "24.6 MB needed")",
+            "not enough space: \(isStated ? "42." : "41.4 MB needed")",
             "cannot create 7001 files in ",
         ]
         #expect(errors.allSatisfy { ending.error.contains("pack 'ev': \($0)") }, "\(ending)")

@@ -1,5 +1,6 @@
 import FoundationEssentials
 import StageModel
+import StageSystem
 import StageTesting
 import SystemPackage
 import Testing

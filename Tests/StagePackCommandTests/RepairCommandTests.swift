@@ -71,7 +71,7 @@ struct RepairCommandTests {
         let run = try await installed.run("prefetch", "--all", "--event", "periodic", "--quiet")
         #expect(run.status == 0, "\(run)")
         #expect(!FileStatus.exists(installed.container.appending("packs/aurora")))
-        let reader = try ContainerReader.open(installed.container)
+        let reader = try #require(try ContainerReader.open(installed.container))
         #expect(try reader.inventory().isEmpty)
     }
 

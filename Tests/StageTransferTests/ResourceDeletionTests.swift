@@ -86,7 +86,8 @@ import Testing
         server.replace { _ in "HTTP/1.1 423 Locked\r\nContent-Length: 0\r\n\r\n" }
         // On a busy machine, the time may end before the engine has sent a request.
         try await poll("no request is sent") {
-            #expect(try await delete(within: .milliseconds(1500)) == nil)
+            let status = try await delete(within: .milliseconds(1500))
+            #expect(status == nil)
             return !server.methods.isEmpty
         }
     }
