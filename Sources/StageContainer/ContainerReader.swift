@@ -219,10 +219,10 @@ public final class ContainerReader: Sendable {
         }
     }
 
-    /// Returns the packs that are staged, or that a copy of the container has without their links, but not those of `others` and
-    /// not pinned ones.
+    /// Returns the unpinned packs, without `others`: the staged ones, and those whose links were lost when
+    /// the container was copied.
     ///
-    /// A pin of a copied pack is in effect again once 'repair' has made the link.
+    /// The pin of a pack without a link is in effect again once 'repair' has made the link.
     package func unpinnedPacks(
         except others: Set<PackID>
     ) throws(ContainerError) -> [PackID] {

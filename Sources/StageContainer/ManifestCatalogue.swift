@@ -59,7 +59,7 @@ extension ContainerReader {
         }
         guard !applications.isEmpty else { return [] }
         let kept = try stagedPacks { $0.map { applications.contains($0.application) } ?? true }
-        // No link tells which record is that of the staged version.
+        // Without the link of a copied pack, the record of its staged version is unknown.
         return kept.union(try copiedPacks())
     }
 

@@ -220,7 +220,7 @@ final class LiveTransfer: Sendable {
         // The worker runs as its user and may report any numbers; limit them, so that sums do not overflow.
         let most = ByteCount(RequestLimits.size)
         progress { state in
-            // A process that has just begun has not counted yet what an earlier one has received.
+            // A new worker reports zero until it has counted the bytes of its predecessor.
             if let received = update.bytesReceived, received > .zero {
                 state.received = min(received, most)
             }
@@ -245,7 +245,7 @@ final class LiveTransfer: Sendable {
     var progressEvent: SessionEvent {
         let state = current
         var event = SessionEvent(.progress, time: .now)
-        // A client would take the bytes of an earlier attempt for new ones.
+        // Without an offset, a client would count the bytes of an earlier attempt as progress.
         event.bytesReceived = state.isOffsetKnown ? state.received : nil
         event.bytesSent = state.sent
         event.bytesExpected = state.total

@@ -167,7 +167,7 @@ struct FrameDownloader: Sendable {
         } catch {
             // Writes the frames that arrived completely; bundles provide the rest.
             await consumer.waitForEnqueuedPieces()
-            // An error in writing them has ended the transfer.
+            // A write error has ended the transfer; `finish()` throws it.
             if !consumer.isWanted { _ = try await consumer.finish() }
             guard case .transfer = error else { throw error }
         }
@@ -230,7 +230,7 @@ struct FrameDownloader: Sendable {
         } catch {
             // Writes the frames that arrived completely, so that a later run does not request them again.
             await consumer.waitForEnqueuedPieces()
-            // An error in writing them has ended the transfer.
+            // A write error has ended the transfer; `finish()` throws it.
             if !consumer.isWanted { _ = try await consumer.finish() }
             throw error
         }

@@ -212,7 +212,7 @@ final class RangeConsumer: Sendable {
         }
         let frame = index.frames[number]
         guard Digest(of: stored) == frame.storedDigest else {
-            // The frames after it may be intact, and a complete bundle is not requested again from there.
+            // Continues with the next frames, which may be intact: the server sends only complete bundles.
             if isWhole { return nil }
             throw .transfer(.wrongDigest(url: ""))
         }

@@ -30,7 +30,7 @@ struct VerifiedIndex: Sendable {
             fileCount: content.fileCount,
             size: content.installedSize
         )
-        // Counted only to be compared: that reads all paths of the index.
+        // Counts the directories only if they are compared, because the count reads all paths.
         if pack.directoryCount != nil { figures.directoryCount = content.directoryCount }
         try pack.declaredFigures.check(actual: figures)
     }

@@ -2,15 +2,15 @@ import StageModel
 
 /// The memory that an index needs when it is decoded, and when its content is then written to files.
 ///
-/// It is known before most of it is allocated: an index begins with the numbers of its parts, and the lengths of its
-/// paths precede these.
+/// It is known before most of it is allocated: an index begins with the numbers of its parts, and states the lengths of
+/// all paths before the first path.
 struct IndexMemory {
     private let bundles: Int
     private let frames: Int
     private let entries: Int
     private let limit: ByteCount
 
-    /// The memory for the range of files to which a frame is written, for each use of a frame.
+    /// The bytes for each use of a frame: the place in a file to which the frame is written.
     private static let bytesOfPlace = 24
 
     /// Creates the memory of an index with these numbers of parts.

@@ -79,7 +79,7 @@ final class FetchReceiver: ExchangeReceiver {
         if isUnwanted || (end.code == nil && end.stalled == nil) { return .local(.cancelled) }
         guard let decision else { return .failed(end, url: url.display) }
         if decision == .begin, !end.isComplete { return .failed(end, url: url.display) }
-        // A body without a length ends with its connection.
+        // Without a Content-Length, a connection that breaks looks like the end of the body.
         if decision == .begin, let length = request.part?.range.count, count < Int64(length) {
             let detail = "the content ended after \(count) of \(length.quantity(of: "byte"))"
             return .transient(.unreachable(url: url.display, detail: detail), pause: nil)

@@ -68,7 +68,7 @@ extension TransferEngine {
         }
     }
 
-    /// Makes the histories forget what no longer counts.
+    /// Advances the histories to the current time, at which older faults expire.
     func refreshHistory() { histories.advance(to: clock.now - beginning) }
 
     private func attempt(

@@ -86,7 +86,7 @@ import Testing
         world.daemon.stop()
     }
 
-    @Test func aDelayOfAnotherThatIsReportedLateEndsNoAttempt() async throws {
+    @Test func aLateEventAboutAnotherDownloadCancelsNoAttempt() async throws {
         let world = try ScriptedWorld()
         let recorder = Recorder()
         world.manager.delegate = recorder

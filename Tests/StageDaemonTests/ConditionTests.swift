@@ -102,8 +102,8 @@ struct ConditionTests {
         #expect(events.last?.task == id)
     }
 
-    /// The tasks of another user precede its own in the daemon's order.
-    @Test(.severalUsers) func eachWatcherIsToldOfConditionsWhateverOthersHave() async throws {
+    /// In the daemon's order, the tasks of another user precede those of the watcher's user.
+    @Test(.severalUsers) func manyTasksOfOthersHideNoPendingReasons() async throws {
         try daemon.letOthersPass()
         let peer = try Peer(daemon)
         let (user, path) = (UInt32(65534), "/v1/sessions/others")

@@ -317,7 +317,7 @@ struct HostileTests {
         try await expectNothingHappened()
     }
 
-    @Test(.apart) func connectionsThatSayLittleKeepNobodyWaiting() async throws {
+    @Test(.apart) func incompleteRequestsDelayNoOtherClients() async throws {
         var clients: [UnixSocket] = []
         let pieces = [
             "", "G", "GET /v1/ HTTP/1.1\r\nHos",

@@ -64,7 +64,8 @@ struct SlowReaderTests {
             request.headers = ["A": String(repeating: "x", count: 12_000)]
             request.isSuspended = true
         }
-        // Bytes in the socket's buffer count as read: 20 seconds until the next request, otherwise 30.
+        // A client has 30 seconds to read a response. If all of it fits in the socket's buffer, it counts as read, and
+        // the client has 20 seconds for its next request.
         let seconds = try await secondsUntilClosed(path)
         #expect(seconds >= 15)
         #expect(try await daemon.client.tasks(in: "s").count == 60)

@@ -168,7 +168,7 @@ struct UserTests {
         #expect(try #require(start) > 0)
     }
 
-    @Test func aHostThatRefusesRangesOfAUserGetsThoseOfOthers() async throws {
+    @Test func aRefusedRangeOfOneUserDoesNotAffectOtherUsers() async throws {
         let whole = Answer.content(noise(2 << 20))
         let cut = whole.cut(after: 1 << 20)
         server.answer("/a", with: cut, .status(400), whole)

@@ -328,7 +328,7 @@ struct WorkerTests {
     }
 
     /// A worker has ten seconds to end.
-    @Test(.apart) func aWorkerThatDoesNotEndDelaysTheNextOneAndNoAnswer() async throws {
+    @Test(.apart) func aWorkerThatIgnoresSIGTERMDelaysOnlyTheNextWorker() async throws {
         try await start("deaf", permissions: Self.executable)
         _ = try await ask()
         let sign = daemon.directory.pushing("programs/deaf")

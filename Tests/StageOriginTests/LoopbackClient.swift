@@ -4,7 +4,8 @@ import StageSystem
 
 /// A connection to a server on this machine that sends and receives exactly the given bytes.
 ///
-/// It waits at most five minutes, since other tests may delay the server, and on separate threads, since the server needs those of tasks.
+/// It waits at most five minutes, because other tests may delay the server. It blocks separate threads only, because
+/// the server needs the threads that run tasks.
 final class LoopbackClient: Sendable {
     /// Response to one request.
     struct Reply: Equatable, Sendable {

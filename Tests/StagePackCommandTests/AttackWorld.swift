@@ -137,8 +137,8 @@ struct AttackWorld {
         target.registration?.trust = .root(path: root.string)
         var options = StagerOptions(now: clock)
         options.transfer.retry.maximumAttempts = 1
-        // The rule of all clients would take a minute to detect the stall. Other servers may send nothing for a second on a busy
-        // machine.
+        // The default stall rule takes a minute. This one applies only if the test's server is slow: on a busy machine,
+        // other servers may also send nothing for a second.
         if isSlow {
             options.transfer.stall = StallRule(minimum: ByteCount(1024), window: .seconds(1))
         }

@@ -93,7 +93,7 @@ struct PausedRunTests {
 
     /// The quota has no space for the last pack, until another process removes a pack that no manifest offers, and stages
     /// the last one.
-    @Test func aResumedRunTakesARefusalBack() async throws {
+    @Test func aRefusedPackThatAnotherProcessStagesDoesNotFailTheRun() async throws {
         var installed = try await Installed()
         let small = try SamplePack.small(try PackID("lions"))
         let last = try SamplePack.small(try PackID("last"))

@@ -210,14 +210,14 @@ struct Socket {
 
     /// Waits until the peer, a process on this machine, has read all bytes that were sent, or has closed the connection.
     ///
-    /// The kernel tells the number of its unread bytes (proc_pid_net(5)), in which the end of the stream counts as one. The wait
-    /// ends after five minutes.
+    /// The kernel reports the number of bytes that the peer has not read (proc_pid_net(5)), and counts the end of
+    /// the stream as one byte. The wait ends after five minutes.
     func waitUntilRead() {
         guard let own = port(ofPeer: false), let peer = port(ofPeer: true) else { return }
         // The file may lack a line while other connections end, so the result counts if it is repeated.
         var repetitions = 0
         for _ in 0..<30_000 where repetitions < 3 {
-            // If the file cannot be read, nothing is known.
+            // If the file cannot be read, the bytes count as read.
             let connections = (try? text(of: "/proc/net/tcp")) ?? ""
             let isUnread = connections.split(separator: "\n").contains { line in
                 let fields = line.split(separator: " ")

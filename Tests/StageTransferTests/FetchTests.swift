@@ -167,9 +167,9 @@ import Testing
         #expect(document.bytes == Array(noise(1000)[10..<20]))
     }
 
-    /// The error of a mirror that does not send the content does not hide that another may send all of it.
+    /// The caller needs this error: it may then request the whole content from that mirror.
     @Test(arguments: [Answer.status(404), .dropped])
-    func aServerWithoutRangesIsNotHiddenByOneWithoutTheContent(other: Answer) async throws {
+    func theErrorOfAMirrorWithoutRangesTakesPrecedence(other: Answer) async throws {
         server.answer("/manifest", with: .content(noise(1000)).ignoringRanges())
         server.answer("/other", with: other)
         let mirrors = [server.url("/manifest"), server.url("/other", host: "localhost")]
@@ -181,7 +181,7 @@ import Testing
         }
     }
 
-    /// A body without a length ends with its connection, also if that breaks.
+    /// Without a `Content-Length`, a connection that breaks looks like the end of the body.
     @Test(arguments: [0..<1000, 10..<500] as [Range<Int64>])
     func aBodyWithoutALengthThatEndsEarlyIsRequestedAgain(range: Range<Int64>) async throws {
         let answer = Answer.content(noise(1000)).omitting("Content-Length")

@@ -90,7 +90,7 @@ import Testing
     /// Content that exceeds the buffers of two sockets.
     private static let long = [UInt8](repeating: 1, count: 24 << 20)
 
-    /// Factors of the limits of a test, and of the time that its server takes.
+    /// Multipliers of the time limits of a test and of the pauses of its server; a test tries them in turn.
     ///
     /// On a busy machine, the server may take no bytes for longer than the first limit.
     private static let factors = [1, 10]

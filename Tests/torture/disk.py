@@ -214,7 +214,7 @@ class RecordedDisk:
         self.server = os.fork()
         if self.server == 0:
             try:
-                # The parent unmounts the disk before it ends by this signal.
+                # Ignores SIGTERM: the parent, which also receives it, unmounts the disk first and needs this process.
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
                 end_with_parent()
                 Server(device, memory, log).run()
