@@ -45,7 +45,8 @@ struct CreatedContentTests {
         for free in [FreeSpace(bytes: 4096, files: 100), FreeSpace(bytes: 4096, files: nil)] {
             #expect(throws: Never.self) { try content.check(against: free, in: "content") }
         }
-        #expect(throws: StageError.noSpace(needed: ByteCount(4096), available: ByteCount(4095))) {
+        let needed = ByteCount(4096) + Planner.reserve
+        #expect(throws: StageError.noSpace(needed: needed, available: ByteCount(4095))) {
             try content.check(against: FreeSpace(bytes: 4095, files: nil), in: "content")
         }
         let error = FileError("create 36 files in", path: "content", errno: .noSpace)

@@ -263,6 +263,8 @@ struct IndexedStagingTests {
     @Test func aServerWithoutRangesServesBundlesThatTheNextMirrorLacks() async throws {
         let other = try TestServer()
         defer { other.stop() }
+        // Larger than a request for a range, which would otherwise be for the whole bundle.
+        let tree = ["long": noise(9_000_000, seed: 41)]
         try await world.publish(tree)
         let mirrors = [world.server.baseURL + "/", other.baseURL + "/"]
         try world.serve(mirrors: mirrors) { $0.ignoringRanges() }
