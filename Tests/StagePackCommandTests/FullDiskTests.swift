@@ -173,6 +173,77 @@ struct FullDiskTests {
         return try await world.program.run(arguments + world.source)
     }
 
+    /// The disk fills while frames of the delta set arrive: the failed write ends their transfer, and is the error of the run.
+    @Test func aDiskThatFillsDuringAnUpdateByDeltasIsTold() async throws {
+        var world = try World()
+        let publisher = try IndexedPublisher(world)
+        var content = noise(2_000_000)
+        try publisher.write(["large": content])
+        let first = try await publisher.package(version: 1)
+        let other = noise(content.count, seed: 7)
+        for place in stride(from: 0, to: content.count - 8192, by: 8192) {
+            content.replaceSubrange(place..<place + 4096, with: other[place..<place + 4096])
+        }
+        try publisher.write(["large": content])
+        let second = try await publisher.package(version: 2, base: first)
+        let manifests = [
+            try publisher.manifest(of: first, version: 1),
+            try publisher.manifest(of: second, version: 2),
+        ]
+        world.server.answer("/manifest.json", with: manifests.map { Answer.content($0) })
+        let sets = publisher.store.appending("d")
+        let name = try #require(try Directory.open(sets).entries().first).name
+        let set = try bytes(of: sets.appending(name))
+        world.server.answer("/d/\(name)", with: Self.slowSet(set, in: world.directory.path))
+        let text = """
+            C='\(world.container)'; P='\(try Program.path)'; cd '\(world.directory.path)'
+            mkdir -p "$C"; mount -t tmpfs -o size=40m none "$C"
+            $P fetch levels "$@" || exit 99
+            (
+                until [ -e requested ]; do sleep 0.1; done
+                cat /dev/zero >"$C/filler" 2>/dev/null
+                touch full
+            ) &
+            $P fetch levels "$@"; status=$?
+            kill $! 2>/dev/null
+            exit $status
+            """
+        world.program.wrapper = ["/usr/bin/unshare", "-m", "/bin/sh", "-c", text, "sh"]
+        let arguments = ["--quiet", "--progress", "none", "--attempts", "1"]
+        let ending = try await world.program.run(arguments + world.source)
+        #expect(ending.status == 40, "\(ending)")
+        #expect(ending.error.contains(": No space left on device"), "\(ending)")
+    }
+
+    /// Returns a response with the table of a delta set, or with frames once the disk is full: the first half of them at once, and
+    /// the others byte by byte.
+    private static func slowSet(_ set: [UInt8], in directory: FilePath) -> Answer {
+        .script { wire in
+            let start = wire.request.rangeStart ?? 0
+            let part = set[start...min(wire.request.rangeEnd ?? .max, set.count - 1)]
+            if start > 0 {
+                // Without this file, the shell does not fill the disk, and the test fails.
+                try? Directory.open(directory).write([1], to: "requested", durably: false)
+                for _ in 0..<15_000 where !FileStatus.exists(directory.appending("full")) {
+                    wire.pause(milliseconds: 20)
+                }
+            }
+            wire.send(
+                """
+                HTTP/1.1 206 Partial Content\r
+                Content-Range: bytes \(start)-\(part.endIndex - 1)/\(set.count)\r
+                Content-Length: \(part.count)\r
+                Connection: close\r
+                \r
+
+                """
+            )
+            let slowCount = start > 0 ? part.count / 2 : 0
+            wire.send(Array(part.dropLast(slowCount)))
+            wire.drip(Array(part.suffix(slowCount)), pause: 10_000)
+        }
+    }
+
     /// The record of unused objects does not fit on the full disk of the store.
     @Test func aStoreOnAFullDiskIsCollected() async throws {
         var program = try World().program
