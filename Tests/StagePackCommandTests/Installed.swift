@@ -170,6 +170,14 @@ extension Installed {
         try write(other.json(), to: "a.broken.game.json")
     }
 
+    /// Puts a directory in the place of the link of a pack, as a copy does that follows links (`cp -L`).
+    func followLink(of pack: FilePath.Component) throws {
+        let packs = try Directory.open(container.appending("packs"))
+        try packs.remove(pack)
+        let copy = try packs.makeDirectory(FilePath(pack))
+        try copy.write([1], to: "copied.txt", durably: false)
+    }
+
     /// Writes an extension in Python, and installs a registration that names it.
     mutating func extend(with text: String) throws {
         let folder = try world.directory.makeDirectory("program")

@@ -199,6 +199,16 @@ struct OwnFormatTests {
         #expect(hasNews(installed))
     }
 
+    @Test func aKeptPackStaysInACopyOfTheContainerWithoutItsLink() async throws {
+        let (installed, _) = try await group()
+        try installed.followLink(of: "gazette")
+        let timer = try await installed.run("prefetch", "--all", "--event", "periodic")
+        #expect(timer.status == 0, "\(timer)")
+        #expect(FileStatus.exists(installed.container.appending("packs/gazette")))
+        let reader = try #require(try ContainerReader.open(installed.container))
+        #expect(try reader.inventory().map(\.id.text).contains("gazette"))
+    }
+
     @Test func aKeptPackStaysThoughAnotherApplicationOffersItOnDemand() async throws {
         var (installed, _) = try await group()
         try installed.world.publish(

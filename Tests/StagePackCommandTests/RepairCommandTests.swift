@@ -8,20 +8,12 @@ import Testing
 /// Repairs of containers that are registered applications'.
 @Suite(.server, .directory, .mountNamespace)
 struct RepairCommandTests {
-    /// Puts a directory in the place of the link of a pack, as a copy does that follows links (`cp -L`).
-    private func followLink(of pack: FilePath.Component, _ installed: Installed) throws {
-        let packs = try Directory.open(installed.container.appending("packs"))
-        try packs.remove(pack)
-        let copy = try packs.makeDirectory(FilePath(pack))
-        try copy.write([1], to: "copied.txt", durably: false)
-    }
-
     @Test func aDirectoryInThePlaceOfALinkIsFoundAndReplacedWithoutADownload() async throws {
         var installed = try await Installed()
         let pack = try SamplePack.small(.aurora)
         try installed.world.publish(pack)
         #expect(try await installed.run("prefetch", "--all", "--quiet").status == 0)
-        try followLink(of: "aurora", installed)
+        try installed.followLink(of: "aurora")
         let doctor = try await installed.run("doctor")
         #expect(doctor.status == 3)
         #expect(doctor.output.contains("/packs/aurora': is not a link\n"), "\(doctor)")
@@ -49,13 +41,13 @@ struct RepairCommandTests {
         let pack = try SamplePack.small(.aurora)
         try installed.world.publish(pack)
         #expect(try await installed.run("prefetch", "--all", "--quiet").status == 0)
-        try followLink(of: "aurora", installed)
+        try installed.followLink(of: "aurora")
         try Directory.open(installed.container.appending("generations")).removeTree("aurora")
         let staged = try await installed.run("prefetch", "--all", "--quiet")
         #expect(staged.status == 0, "\(staged)")
         #expect(installed.world.server.requests(for: pack.path).count == 2)
         #expect(try installed.staged() == ["aurora": 1])
-        try followLink(of: "aurora", installed)
+        try installed.followLink(of: "aurora")
         let app = installed.registration.application.text
         let removed = try await installed.run("remove", "aurora", "--app", app)
         #expect(removed.status == 0, "\(removed)")
@@ -66,13 +58,30 @@ struct RepairCommandTests {
         var installed = try await Installed()
         try installed.world.publish(try .small(.aurora))
         #expect(try await installed.run("prefetch", "--all", "--quiet").status == 0)
-        try followLink(of: "aurora", installed)
+        try installed.followLink(of: "aurora")
         try installed.world.publish()
         let run = try await installed.run("prefetch", "--all", "--event", "periodic", "--quiet")
         #expect(run.status == 0, "\(run)")
         #expect(!FileStatus.exists(installed.container.appending("packs/aurora")))
         let reader = try #require(try ContainerReader.open(installed.container))
         #expect(try reader.inventory().isEmpty)
+    }
+
+    @Test func aCopiedPackThatIsPinnedAndOfferedNoMoreStays() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try .small(.aurora))
+        #expect(try await installed.run("prefetch", "--all", "--quiet").status == 0)
+        let app = installed.registration.application.text
+        let pinned = try await installed.run("pin", "aurora", "--app", app)
+        #expect(pinned.status == 0, "\(pinned)")
+        try installed.followLink(of: "aurora")
+        try installed.world.publish()
+        let run = try await installed.run("prefetch", "--all", "--event", "periodic", "--quiet")
+        #expect(run.status == 0, "\(run)")
+        #expect(FileStatus.exists(installed.container.appending("packs/aurora")))
+        #expect(FileStatus.exists(installed.container.appending("pins/aurora.json")))
+        let reader = try #require(try ContainerReader.open(installed.container))
+        #expect(try reader.inventory().map(\.id.text) == ["aurora"])
     }
 
     @Test func aRepairOfOneApplicationNamesWhatItLeaves() async throws {
