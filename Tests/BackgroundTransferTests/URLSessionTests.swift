@@ -163,6 +163,33 @@ struct URLSessionTests {
         try await world.end(session)
     }
 
+    /// The bytes of the resume data do not count as written again.
+    @Test func nothingIsWrittenBeforeTheOffsetOfTheResumeDataIsKnown() async throws {
+        let world = try await World()
+        let gate = Gate()
+        let answer = Answer.content([UInt8](repeating: 7, count: 20_000_000))
+        world.server.answer("/stalls", with: answer.stalled(after: 1_000_000))
+        let session = world.session()
+        let task = session.downloadTask(with: try world.url("/stalls"))
+        try await world.attach()
+        task.resume()
+        try await poll { task.countOfBytesReceived > 300_000 }
+        let data = try #require(await task.cancelByProducingResumeData())
+        // Only the head of the response arrives, so no further bytes are written.
+        world.server.answer("/stalls", with: answer.held(until: gate))
+        let other = session.downloadTask(withResumeData: data)
+        other.resume()
+        try await poll("found \(world.recorder.lines)") {
+            world.recorder.lines.contains { $0.hasPrefix("resumed 2: ") }
+        }
+        let written = world.recorder.lines.filter { $0.hasPrefix("wrote 2: ") }
+        #expect(written == [])
+        gate.open()
+        try await poll { other.state == .completed }
+        #expect(other.error == nil)
+        try await world.end(session)
+    }
+
     @Test func aChallengeIsAnsweredLaterAndAcknowledgedThen() async throws {
         let world = try await World()
         let question = #"Digest realm="d", Basic realm="a, \"b\"""#
