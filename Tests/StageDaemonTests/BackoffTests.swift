@@ -160,20 +160,44 @@ struct BackoffTests {
         #expect(server.requests(for: "/b").count == 1)
     }
 
-    /// The heads of responses to unfinished tasks are in the daemon's memory.
-    @Test func theHeadsOfAUsersTasksHaveALimit() async throws {
-        try await start()
-        var answer = Answer.status(503)
+    /// Returns a response with many header fields.
+    private func longHead(status: Int) -> Answer {
+        var answer = Answer.status(status)
         for number in 0..<200 { answer = answer.field("X-\(number)", "v") }
-        server.answer("/a", with: answer)
+        return answer
+    }
+
+    /// Makes the heads of the responses to unfinished tasks exceed the limit, and returns the number of tasks that have header
+    /// fields.
+    private func exceedLimitOfHeads() async throws -> Int {
+        server.answer("/a", with: longHead(status: 503))
         try await daemon.downloads(1000, of: server.url("/a")) { _ in }
         try await poll("not all tasks are tried") { server.counts(for: "/a").requests >= 1000 }
         try await poll("not all tasks have a response") {
             try await daemon.client.tasks().allSatisfy { $0.response?.status == 503 }
         }
-        let tasks = try await daemon.client.tasks()
-        let kept = tasks.count { $0.response?.headers.isEmpty == false }
+        return try await daemon.client.tasks().count { $0.response?.headers.isEmpty == false }
+    }
+
+    /// The heads of responses to unfinished tasks are in the daemon's memory.
+    @Test func theHeadsOfAUsersTasksHaveALimit() async throws {
+        try await start()
+        let kept = try await exceedLimitOfHeads()
         #expect((1..<1000).contains(kept), "\(kept)")
+    }
+
+    @Test func theFinalEventOfAFailureHasItsHeadBeyondTheLimit() async throws {
+        try await start()
+        let kept = try await exceedLimitOfHeads()
+        try #require(kept < 1000)
+        server.answer("/missing", with: longHead(status: 404))
+        let id = try await download("/missing")
+        // A client that attached would end the delays of the other tasks.
+        try await daemon.wait(for: .failed, of: id)
+        let events = try await daemon.events { $0.task == id && $0.kind == .failed }
+        let response = try #require(events.last?.response)
+        #expect(response.status == 404)
+        #expect(response.headers.count { $0.last == "v" } == 200, "\(response)")
     }
 
     @Test func whoWantsTheSameWaitsForNothing() async throws {
