@@ -290,6 +290,28 @@ struct IndexedStagingTests {
         #expect(try world.staged() == tree)
     }
 
+    /// After the break, the frame that the first server has damaged is missing, and not the frames after it.
+    @Test func aDamagedFrameIsRequestedAgainAfterABrokenConnection() async throws {
+        let other = try TestServer()
+        defer { other.stop() }
+        let tree = ["long": noise(4_000_000, seed: 42)]
+        try await world.publish(tree)
+        let mirrors = [other.baseURL + "/", world.server.baseURL + "/"]
+        try world.serve(mirrors: mirrors) { $0.ignoringRanges() }
+        let path = try #require(world.bundles.first)
+        let intact = try world.object(path)
+        var damaged = intact
+        damaged[3_600_000] ^= 1
+        other.answer(path, with: Answer.content(damaged).ignoringRanges())
+        let whole = Answer.content(intact).ignoringRanges()
+        // The first request is for the range from the damaged frame on.
+        world.server.answer(path, with: whole, whole.cut(after: 1_000_000), whole)
+        _ = try figures(await world.stage())
+        #expect(try world.staged() == tree)
+        let ranges = world.server.requests(for: path).map { $0.rangeStart != nil }
+        #expect(ranges == [true, false, false])
+    }
+
     /// Frames of an obsolete bundle that nothing needs are no progress.
     @Test func aWholeBundleCountsAsItsNeededFrames() async throws {
         var tree = ["kept": noise(4_000_000, seed: 1), "gone": noise(2_000_000, seed: 2)]
