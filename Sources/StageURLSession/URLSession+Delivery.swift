@@ -78,6 +78,7 @@ extension URLSession {
             }
             if isFirst { delegateCalls.add { [self] in reportProgress(task) } }
         case .resumed:
+            task.record.withLock { $0.pendingResumptions += 1 }
             delegateCalls.add { [self] in reportResumption(event, of: task) }
         case .challenged:
             delegateCalls.add { [self] in reportChallenge(event, of: task) }
@@ -103,16 +104,18 @@ extension URLSession {
     /// Notifies the delegate of the bytes since the last call; a slow delegate gets several events at once.
     func reportProgress(_ task: URLSessionTask) {
         let (received, sent, expected, newReceived, newSent) = task.record.withLock { record in
+            // The bytes may be those of a resumption that the delegate is told of next.
+            let newReceived =
+                record.pendingResumptions == 0 ? record.bytesReceived - record.reportedReceived : 0
             defer {
                 record.willReportProgress = false
-                record.reportedReceived = record.bytesReceived
+                if record.pendingResumptions == 0 { record.reportedReceived = record.bytesReceived }
                 record.reportedSent = record.bytesSent
             }
             return (
                 record.bytesReceived, record.bytesSent,
                 record.bytesExpected ?? NSURLSessionTransferSizeUnknown,
-                record.bytesReceived - record.reportedReceived,
-                record.bytesSent - record.reportedSent
+                newReceived, record.bytesSent - record.reportedSent
             )
         }
         if let task = task as? URLSessionDownloadTask, newReceived > 0 {
@@ -140,12 +143,13 @@ extension URLSession {
     }
 
     private func reportResumption(_ event: SessionEvent, of task: URLSessionTask) {
-        guard let download = task as? URLSessionDownloadTask else { return }
         let offset = event.offset?.rawValue ?? 0
         let expected = task.record.withLock { record in
+            record.pendingResumptions -= 1
             record.reportedReceived = offset
             return record.bytesExpected ?? NSURLSessionTransferSizeUnknown
         }
+        guard let download = task as? URLSessionDownloadTask else { return }
         relay?.add(.resumed(download, offset: offset, expected: expected))
         (download.listener as? any URLSessionDownloadDelegate)?
             .urlSession(
@@ -154,6 +158,8 @@ extension URLSession {
                 didResumeAtOffset: offset,
                 expectedTotalBytes: expected
             )
+        // The bytes after the offset, of which an earlier call did not tell.
+        reportProgress(task)
     }
 
     private func reportChallenge(_ event: SessionEvent, of task: URLSessionTask) {
