@@ -81,6 +81,7 @@ struct ClientTaskState {
         suspensions = task.state == .suspended ? 1 : 0
         isCancelled = task.state == .cancelled
         update(task)
+        bytesReceived = task.bytesReceived.rawValue
         reportedReceived = bytesReceived
         reportedSent = bytesSent
     }
@@ -161,7 +162,10 @@ struct ClientTaskState {
     mutating func update(_ task: TransferTask) {
         guard !hasEnded else { return }
         daemon?.pendingReasons = task.pendingReasons
-        bytesReceived = task.bytesReceived.rawValue
+        // Before a response tells where the download continues, these are bytes of the task that made the resume data, and
+        // would count as newly written.
+        let isResuming = request.resumeToken != nil && daemon?.lastResumption == nil
+        if !isResuming { bytesReceived = task.bytesReceived.rawValue }
         bytesSent = task.bytesSent.rawValue
         bytesExpected = task.bytesExpected?.rawValue ?? bytesExpected
         if let head = task.response { response = HTTPURLResponse(head) }
