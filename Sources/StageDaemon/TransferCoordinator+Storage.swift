@@ -15,10 +15,12 @@ extension TransferCoordinator {
         let (files, storage) = (files, storage)
         let received = await withBlockingThread { () -> [Int64: ByteCount] in
             var received: [Int64: ByteCount] = [:]
-            files.countParts { name, size, content in
-                guard let owner = owners[name] else { return }
-                storage.set(.part(name), to: size, of: owner.user)
-                if let task = owner.task, content > 0 { received[task] = ByteCount(content) }
+            for (name, size) in files.partSizes() {
+                guard let owner = owners[name] else { continue }
+                storage.set(.part(name), to: size.all, of: owner.user)
+                if let task = owner.task, size.content > 0 {
+                    received[task] = ByteCount(size.content)
+                }
             }
             for (user, tasks) in finished {
                 files.countFinished(tasks, of: user) { task, bytes in

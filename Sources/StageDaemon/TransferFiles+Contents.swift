@@ -4,25 +4,38 @@ import SystemPackage
 
 /// Sizes and copies of files.
 extension TransferFiles {
-    /// Reports the sizes of partial downloads and upload copies by name, and of each the bytes of content in its file.
-    ///
-    /// The next attempt may find fewer of these bytes usable, as after a power cut, or none if no validator was recorded.
-    func countParts(report: (_ name: String, _ size: Int64, _ content: Int64) -> Void) {
-        var sizes: [String: (all: Int64, content: Int64, isRecorded: Bool)] = [:]
+    /// Sizes of the files of a partial download or an upload copy, in bytes.
+    struct PartSize {
+        /// Size of all files.
+        fileprivate(set) var all: Int64 = 0
+        /// Size of the file with the content.
+        fileprivate var file: Int64 = 0
+        /// Set if there is a record of the content.
+        fileprivate var isRecorded = false
+
+        /// Received bytes of a download.
+        ///
+        /// The next attempt may find fewer of these bytes usable, as after a power cut, or none if no validator was recorded.
+        var content: Int64 { isRecorded ? file : 0 }
+    }
+
+    /// Returns the sizes of partial downloads and upload copies by name.
+    func partSizes() -> [String: PartSize] {
+        var sizes: [String: PartSize] = [:]
         for directory in [parts, snapshots] {
             // A directory that cannot be listed is not counted. Sizes are limited, so that sums do not overflow.
             for entry in (try? directory.entries()) ?? [] {
                 let file = entry.path.string
                 let name = String(file.prefix { $0 != "." })
                 let size = min((try? directory.status(entry.path))?.size ?? 0, 1 << 50)
-                var sum = sizes[name] ?? (all: 0, content: 0, isRecorded: false)
+                var sum = sizes[name] ?? PartSize()
                 sum.all = min(sum.all + size, 1 << 50)
-                if file.hasPrefix("\(name).part.") { sum.content = size }
+                if file.hasPrefix("\(name).part.") { sum.file = size }
                 if file == "\(name).state" { sum.isRecorded = true }
                 sizes[name] = sum
             }
         }
-        for (name, size) in sizes { report(name, size.all, size.isRecorded ? size.content : 0) }
+        return sizes
     }
 
     /// Reports the sizes of a user's finished downloads that were not moved away.

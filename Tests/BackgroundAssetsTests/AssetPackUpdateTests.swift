@@ -9,10 +9,10 @@ import Testing
 /// Status updates during downloads, and cancellation.
 @Suite(.server, .directory, .serialized, .timeLimit(.minutes(10)))
 struct AssetPackUpdateTests {
-    /// Reports the progress that a test chooses before another fetcher does the work.
+    /// Waits or reports progress as a test chooses before another fetcher does the work.
     private struct ReportingFetcher: PackFetcher {
         var fetcher: CommandFetcher
-        var progress: @Sendable (PackID, @Sendable (FetchProgress) -> Void) async -> Void
+        var progress: @Sendable (PackID, @Sendable (FetchProgress) -> Void) async throws -> Void
 
         func fetch(
             _ id: PackID,
@@ -20,28 +20,8 @@ struct AssetPackUpdateTests {
             beside others: [FilePath],
             report: @escaping @Sendable (FetchProgress) -> Void
         ) async throws {
-            await progress(id, report)
+            try await progress(id, report)
             try await fetcher.fetch(id, into: container, beside: others) { _ in }
-        }
-
-        func fetchManifest(into container: FilePath) async throws {
-            try await fetcher.fetchManifest(into: container)
-        }
-    }
-
-    /// Blocks the fetches of some packs until they are cancelled.
-    private struct StuckFetcher: PackFetcher {
-        var fetcher: CommandFetcher
-        var stuck: Set<String>
-
-        func fetch(
-            _ id: PackID,
-            into container: FilePath,
-            beside others: [FilePath],
-            report: @escaping @Sendable (FetchProgress) -> Void
-        ) async throws {
-            if stuck.contains(id.text) { try await Task.sleep(for: .seconds(86_400)) }
-            try await fetcher.fetch(id, into: container, beside: others, report: report)
         }
 
         func fetchManifest(into container: FilePath) async throws {
@@ -311,7 +291,10 @@ struct AssetPackUpdateTests {
         let samples = try (1...5).map { try ManagedPack("pack\($0)") }
         try world.publish(samples[0], samples[1], samples[2], samples[3], samples[4])
         let stuck = Set(samples.dropLast().map(\.pack.id.text))
-        let fetcher = StuckFetcher(fetcher: try world.fetcher(), stuck: stuck)
+        // These fetches block until they are cancelled.
+        let fetcher = ReportingFetcher(fetcher: try world.fetcher()) { id, _ in
+            if stuck.contains(id.text) { try await Task.sleep(for: .seconds(86_400)) }
+        }
         let manager = try world.manager { $0.fetcher = fetcher }
         var fetches: [Task<Void, any Error>] = []
         for sample in samples {
