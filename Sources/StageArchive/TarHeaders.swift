@@ -99,7 +99,7 @@ struct TarHeaders {
         group.start = start
         let kind = try group.kind(of: header)
         guard let size = header.size else {
-            throw .damaged(entry: group.name(of: header).clipped, "the size is no number")
+            throw .damaged(entry: group.name(of: header).clipped, "the size is not a number")
         }
         switch kind {
         case .attributes, .sharedAttributes, .longName, .longTarget:

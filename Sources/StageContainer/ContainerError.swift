@@ -45,7 +45,7 @@ extension ContainerError: CustomStringConvertible {
         case .unknownFormat(let path, let found, let known):
             "the container '\(path.string.escapedForDisplay)' has format \(found), expected \(known)"
         case .notAContainer(let path, let found):
-            "'\(path.string.escapedForDisplay)' is no container and not empty: "
+            "'\(path.string.escapedForDisplay)' is not a container and not empty: "
                 + "it has '\(found.string.forDisplay())'"
         case .damagedRecord(let path, let detail):
             "the record '\(path.string.escapedForDisplay)' is damaged: \(detail.escapedForDisplay)"

@@ -102,7 +102,7 @@ struct ResponseParser {
         var length: Int?
         for field in fields {
             guard let colon = field.firstIndex(of: ":") else {
-                throw .malformed("a line of the head is no field")
+                throw .malformed("a line of the head is not a header field")
             }
             let name = field[..<colon].lowercased()
             let value = trimmed(field[field.index(after: colon)...]).lowercased()

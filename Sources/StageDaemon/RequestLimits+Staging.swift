@@ -26,7 +26,7 @@ extension RequestLimits {
         guard request.resumeToken == nil, request.headers == nil, request.mirrors == nil,
             request.allowedDomains == nil, request.sha256 == nil
         else {
-            throw ControlRefusal(.invalid, message: "a staging has no members of a transfer")
+            throw ControlRefusal(.invalid, message: "a staging must not have members of a transfer")
         }
         let members = [
             order.application, order.container, order.applicationVersion, order.event,

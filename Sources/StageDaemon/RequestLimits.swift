@@ -116,7 +116,7 @@ enum RequestLimits {
             throw ControlRefusal(
                 .invalid,
                 message:
-                    "\(what) has at most \(strings.count.quantity(of: "string")) with \(strings.bytes.quantity(of: "byte")), none of them 0"
+                    "\(what) must have at most \(strings.count.quantity(of: "string")) with \(strings.bytes.quantity(of: "byte")) in all, and no zero bytes"
             )
         }
     }
@@ -366,11 +366,11 @@ enum RequestLimits {
             throw ControlRefusal(
                 .invalid,
                 message:
-                    "\(what) has \(bytes.lowerBound) to \(bytes.upperBound.quantity(of: "byte")), not \(text.utf8.count)"
+                    "\(what) must have \(bytes.lowerBound) to \(bytes.upperBound.quantity(of: "byte")), found \(text.utf8.count)"
             )
         }
         guard !text.utf8.contains(0) else {
-            throw ControlRefusal(.invalid, message: "\(what) has no byte that is 0")
+            throw ControlRefusal(.invalid, message: "\(what) must not contain a zero byte")
         }
     }
 
@@ -380,7 +380,7 @@ enum RequestLimits {
             throw ControlRefusal(
                 .invalid,
                 message:
-                    "\(what) has no control or bidirectional characters, found '\(text.forDisplay(atMost: 60))'"
+                    "\(what) must not contain control or bidirectional characters, found '\(text.forDisplay(atMost: 60))'"
             )
         }
     }

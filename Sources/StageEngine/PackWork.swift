@@ -145,7 +145,7 @@ struct PackWork: Sendable {
             throw error
         }
         // A later sweep removes what cannot be removed now.
-        await attempt(orLog: "could not remove what is superfluous") { () throws(StageError) in
+        await attempt(orLog: "could not remove obsolete content") { () throws(StageError) in
             if endSharing() { try source.removeDownload() }
             try removeObsoleteGenerations(lock)
         }
@@ -184,7 +184,7 @@ struct PackWork: Sendable {
         try await StageError.blocking { () throws(ContainerError) in
             try container.restore(found.name, as: record, holding: lock)
         }
-        await attempt(orLog: "could not remove what is superfluous") { () throws(StageError) in
+        await attempt(orLog: "could not remove obsolete content") { () throws(StageError) in
             try removeObsoleteGenerations(lock)
         }
         return StagingFigures(transferred: .zero, reused: pack.downloadSize, source: nil)

@@ -12,7 +12,7 @@ extension ContentIndex {
         within bounds: IndexBounds = .largest
     ) throws(IndexError) {
         guard bytes.starts(with: Self.magic.dropLast()) else {
-            throw IndexError(offset: 0, reason: "this is no index")
+            throw IndexError(offset: 0, reason: "not an index")
         }
         let version = bytes.count < Self.magic.count ? 0 : bytes[Self.magic.count - 1]
         guard version == Self.magic.last else {

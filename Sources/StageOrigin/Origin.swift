@@ -70,12 +70,12 @@ package struct Origin: Sendable {
         } catch is CancellationError {
             return
         } catch is SocketAddressError.UnknownHost {
-            throw .host(host, reason: "this machine knows no address of that name")
+            throw .host(host, reason: "the name has no address")
         } catch let error as IOError {
             // The library's text names functions of its own beside the system's message.
             let reason = Errno(rawValue: error.errnoCode)
             guard reason != .addressNotAvailable else {
-                throw .host(host, reason: "it is no address of this machine")
+                throw .host(host, reason: "it is not an address of this machine")
             }
             throw .address(host: host, port: port, reason: "\(reason)")
         } catch {

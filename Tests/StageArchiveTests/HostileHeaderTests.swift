@@ -209,6 +209,6 @@ import Testing
         tar.replaceSubrange(148..<156, with: Array(field.utf8))
         var bench = try Bench()
         let error = try await bench.refusal(tar, .tar)
-        #expect(error == .damaged(entry: "a", "the size is no number"))
+        #expect(error == .damaged(entry: "a", "the size is not a number"))
     }
 }

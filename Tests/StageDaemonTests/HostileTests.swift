@@ -250,7 +250,8 @@ struct HostileTests {
                 try await daemon.client.createTasks([request], in: "t")
             }
             guard case .refused(let refusal) = error else { continue }
-            let reason = "the '\(member)' of a staging has no control or bidirectional characters"
+            let reason =
+                "the '\(member)' of a staging must not contain control or bidirectional characters"
             #expect(refusal.message.hasPrefix("task 't': \(reason), found '"))
             #expect(refusal.message.contains("\\u{"))
         }

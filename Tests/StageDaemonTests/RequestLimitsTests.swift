@@ -60,11 +60,11 @@ struct RequestLimitsTests {
         Row("expected an 'earliestBegin' within 10,000 years of 1970") {
             $0.earliestBegin = Date(timeIntervalSince1970: -101 * RequestLimits.timeout)
         },
-        Row("'description' has 0 to 4096 bytes, not 4097") {
+        Row("'description' must have 0 to 4096 bytes, found 4097") {
             $0.description = String(repeating: "a", count: 4097)
         },
-        Row("'description' has no byte that is 0") { $0.description = "\0" },
-        Row("'resumeToken' has 0 to 64 bytes, not 65") {
+        Row("'description' must not contain a zero byte") { $0.description = "\0" },
+        Row("'resumeToken' must have 0 to 64 bytes, found 65") {
             $0.resumeToken = String(repeating: "a", count: 65)
         },
         Row("expected the absolute path of a file to upload") { $0.kind = .upload },
@@ -72,7 +72,7 @@ struct RequestLimitsTests {
             $0.kind = .upload
             $0.file = "file"
         },
-        Row("'file' has no byte that is 0") {
+        Row("'file' must not contain a zero byte") {
             $0.kind = .upload
             $0.file = "/\0"
         },
@@ -110,7 +110,7 @@ struct RequestLimitsTests {
     @Test(arguments: ["", String(repeating: "t", count: 257)])
     func aTokenIsRefused(token: String) {
         let request = TransferRequest(token: token, kind: .download, url: "http://a/")
-        let message = "a task's token has 1 to 256 bytes, not \(token.utf8.count)"
+        let message = "a task's token must have 1 to 256 bytes, found \(token.utf8.count)"
         #expect(throws: ControlRefusal(.invalid, message: message)) {
             try RequestLimits.check(request, in: SessionConfiguration())
         }
@@ -130,7 +130,7 @@ struct RequestLimitsTests {
 
     private static let order = "a staging names an application or manifests"
     private static let packs = "a staging names packs or an event"
-    private static let member = "a staging has no members of a transfer"
+    private static let member = "a staging must not have members of a transfer"
 
     private static let stagings: [Row<TransferRequest>] = [
         Row("a staging needs 'staging', the packs to stage") { $0.staging = nil },
@@ -144,16 +144,16 @@ struct RequestLimitsTests {
         Row(order) { $0.staging?.application = nil },
         Row(order) { $0.staging?.manifests = ["http://a/"] },
         Row(packs) { $0.staging?.event = nil }, Row(packs) { $0.staging?.packs = ["aurora"] },
-        Row("each text of a staging has 1 to 8192 bytes, not 0") {
+        Row("each text of a staging must have 1 to 8192 bytes, found 0") {
             $0.staging?.applicationVersion = ""
         },
-        Row("each text of a staging has no byte that is 0") { $0.staging?.event = "\0" },
+        Row("each text of a staging must not contain a zero byte") { $0.staging?.event = "\0" },
         Row("expected the absolute path of a container") { $0.staging?.container = "container" },
         Row("a staging has no variable 'LD_PRELOAD'") {
             $0.staging?.environment = ["LD_PRELOAD": "/library"]
         },
         Row("expected an absolute path as 'HOME'") { $0.staging?.environment = ["HOME": "home"] },
-        Row("'HOME' has 1 to 4095 bytes, not 0") { $0.staging?.environment = ["HOME": ""] },
+        Row("'HOME' must have 1 to 4095 bytes, found 0") { $0.staging?.environment = ["HOME": ""] },
         Row("only an upload has a file to upload") { $0.file = "/file" },
     ]
 
@@ -197,7 +197,7 @@ struct RequestLimitsTests {
         "expected timeouts of more than 0 seconds, and of a century at most"
 
     private static let sessions: [Row<SessionConfiguration>] = [
-        Row("'group' has 1 to 256 bytes, not 0") { $0.group = "" },
+        Row("'group' must have 1 to 256 bytes, found 0") { $0.group = "" },
         Row("expected '1.2' or '1.3' as 'minimumTLSVersion'") { $0.minimumTLSVersion = "1.1" },
         Row("expected 'plain', 'resumable' or 'tus' as 'uploadProtocol'") {
             $0.uploadProtocol = ""
@@ -220,8 +220,8 @@ struct RequestLimitsTests {
         Row("expected the absolute path of a handler's directory") {
             $0.handler?.directory = "tmp"
         },
-        Row("a handler's directory has no byte that is 0") { $0.handler?.directory = "/\0" },
-        Row("a handler's version has no byte that is 0") { $0.handler?.version = "\0" },
+        Row("a handler's directory must not contain a zero byte") { $0.handler?.directory = "/\0" },
+        Row("a handler's version must not contain a zero byte") { $0.handler?.version = "\0" },
         Row(strings("environment")) { $0.handler?.environment = ["A": "\0"] },
         Row("expected names of variables without '='") { $0.handler?.environment = ["": "a"] },
         Row("expected names of variables without '='") { $0.handler?.environment = ["A=B": "a"] },
@@ -230,7 +230,7 @@ struct RequestLimitsTests {
     ]
 
     private static func strings(_ what: String) -> String {
-        "a handler's \(what) has at most 256 strings with 32768 bytes, none of them 0"
+        "a handler's \(what) must have at most 256 strings with 32768 bytes in all, and no zero bytes"
     }
 
     @Test(arguments: sessions) func aSessionIsRefused(row: Row<SessionConfiguration>) throws {
@@ -244,12 +244,12 @@ struct RequestLimitsTests {
     }
 
     @Test(arguments: [
-        ("", "a session's identifier has 1 to 255 bytes, not 0"),
+        ("", "a session's identifier must have 1 to 255 bytes, found 0"),
         (
             String(repeating: "a", count: 256),
-            "a session's identifier has 1 to 255 bytes, not 256"
+            "a session's identifier must have 1 to 255 bytes, found 256"
         ),
-        ("\0", "a session's identifier has no byte that is 0"),
+        ("\0", "a session's identifier must not contain a zero byte"),
     ])
     func anIdentifierIsRefused(identifier: String, message: String) {
         #expect(throws: ControlRefusal(.invalid, message: message)) {
@@ -289,7 +289,7 @@ struct RequestLimitsTests {
 
     @Test func theEndOfAStagingIsRefused() {
         var failure = TransferFailure(.storage, reason: String(repeating: "a", count: 8193))
-        let length = "the reason of a failure has 0 to 8192 bytes, not 8193"
+        let length = "the reason of a failure must have 0 to 8192 bytes, found 8193"
         #expect(throws: ControlRefusal(.invalid, message: length)) {
             try RequestLimits.check(StagingEnd(failure, pendingReason: nil))
         }

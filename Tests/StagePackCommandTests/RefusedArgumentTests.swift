@@ -12,7 +12,7 @@ struct RefusedArgumentTests {
         let words = ["serve", world.directory.path.string, "--host", "nosuch.invalid"]
         let ending = try await Program().run(words)
         let error = """
-            stagepack: error: cannot listen at 'nosuch.invalid': this machine knows no address of that name
+            stagepack: error: cannot listen at 'nosuch.invalid': the name has no address
             hint: pass a name or an address of this machine with --host
 
             """
@@ -139,7 +139,7 @@ struct RefusedArgumentTests {
                 ]
             )
             #expect(ending.status == 41, "\(ending)")
-            #expect(ending.error.contains("is no container and not empty: it has 'letter.txt'"))
+            #expect(ending.error.contains("is not a container and not empty: it has 'letter.txt'"))
             #expect(ending.error.contains("hint: name an empty directory with --container"))
         }
         #expect(try directory.entries().map(\.path.string) == ["letter.txt"])

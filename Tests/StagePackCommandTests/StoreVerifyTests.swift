@@ -138,7 +138,8 @@ struct StoreVerifyTests {
         let world = try World()
         let ending = try await world.program.run(["store", "verify", world.directory.path.string])
         #expect(ending.status == 64)
-        let message = "is no store: it has no folder 'i'\nhint: name the directory with the folders"
+        let message =
+            "is not a store: it has no folder 'i'\nhint: name the directory with the folders"
         #expect(ending.error.contains(message), "\(ending)")
         _ = try world.directory.makeDirectory("i")
         let empty = try await world.program.run(["store", "verify", world.directory.path.string])

@@ -81,7 +81,7 @@ struct StoreVerifyCommand: ReportingSubcommand {
         }
         let index = StoreObjectKind.index.folder
         var failure = CommandFailure.usage(
-            "'\(store.forDisplay())' is no store: it has no folder '\(index)'"
+            "'\(store.forDisplay())' is not a store: it has no folder '\(index)'"
         )
         failure.hint =
             storeOfManifests(manifests).map { "name the store: '\($0.string.forDisplay())'" }
@@ -231,6 +231,6 @@ private struct VerificationReport: Encodable, CustomStringConvertible {
         // The next version would name a missing bundle.
         if findings.contains(where: \.isMissingBundle) { return restore + " without '--base'." }
         return restore
-            + ": with '--base' if the index of the version before is undamaged, since nothing of damaged bundles is used."
+            + ": with '--base' if the index of the previous version is undamaged; damaged bundles are not used."
     }
 }

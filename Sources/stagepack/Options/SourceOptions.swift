@@ -27,7 +27,7 @@ struct SourceOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The registered application whose packs are meant.",
+            "The registered application that the packs belong to.",
             valueName: "id"
         ),
         completion: ApplicationCompletion.kind
