@@ -61,9 +61,9 @@ STAGE_CURL_CHECKED static inline CURLcode stage_easy_set_sender(
 
 /// Sets the function that accepts or aborts a request once its connection is established
 /// (CURLOPT_PREREQFUNCTION(3)).
-STAGE_CURL_CHECKED static inline CURLcode stage_easy_set_judge(
-    CURL *easy, curl_prereq_callback judge) {
-    return curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, judge);
+STAGE_CURL_CHECKED static inline CURLcode stage_easy_set_prerequest(
+    CURL *easy, curl_prereq_callback callback) {
+    return curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, callback);
 }
 
 /// Associates a pointer with a transfer (CURLOPT_PRIVATE(3)).
@@ -111,7 +111,7 @@ STAGE_CURL_CHECKED static inline CURLcode stage_message_result(const CURLMsg *me
 }
 
 /// Returns 1 if a numeric address is loopback, unspecified or link-local (RFC 6890), or cannot be parsed; else 0.
-static inline int stage_is_near(const char *address) {
+static inline int stage_is_local_address(const char *address) {
     struct in6_addr six;
     unsigned char four[4];
     char plain[INET6_ADDRSTRLEN + 1];
@@ -133,8 +133,8 @@ static inline int stage_is_near(const char *address) {
     return four[0] == 127 || four[0] == 0 || (four[0] == 169 && four[1] == 254);
 }
 
-/// Parses a numeric address as libcurl has it as a host; an IPv6 address may have brackets. Copies it without these to `plain`, and its
-/// bytes to `address`. Returns its family; 0 for names.
+/// Parses a host as libcurl reports it; an IPv6 address may have brackets. Copies a numeric address without brackets to `plain`,
+/// and its bytes to `address`. Returns the address family; 0 for names.
 static inline int stage_parse_address(const char *host, char plain[INET6_ADDRSTRLEN + 1], unsigned char address[16]) {
     size_t length = strlen(host), brackets = length > 2 && host[0] == '[';
     length -= 2 * brackets;
@@ -159,7 +159,7 @@ static inline int stage_is_this_machine(const char *host) {
             family = AF_INET;
         }
     }
-    if (stage_is_near(plain)) return 1;
+    if (stage_is_local_address(plain)) return 1;
     struct ifaddrs *list;
     if (getifaddrs(&list) != 0) return 0;
     int is_own = 0;
@@ -173,7 +173,7 @@ static inline int stage_is_this_machine(const char *host) {
     return is_own;
 }
 
-/// Returns 1 if a host is a numeric address, which libcurl looks up nowhere; an IPv6 address may have brackets.
+/// Returns 1 if a host is a numeric address, for which libcurl makes no name lookup; an IPv6 address may have brackets.
 static inline int stage_is_numeric(const char *host) {
     char plain[INET6_ADDRSTRLEN + 1];
     unsigned char address[16];
@@ -202,9 +202,9 @@ static inline int stage_refuse_this_machine(
     void *context, char *address, char *local_address, int port, int local_port) {
     (void)local_port;
     if (context != NULL && port == (int)(intptr_t)context) return CURL_PREREQFUNC_OK;
-    int is_near = address == NULL || stage_is_near(address)
+    int is_local = address == NULL || stage_is_local_address(address)
         || (local_address != NULL && strcmp(address, local_address) == 0);
-    return is_near ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
+    return is_local ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
 }
 
 /// Refuses requests on connections to this machine or its link, also if a host name resolves to them; except to

@@ -14,12 +14,12 @@ static inline int stage_is_privileged(void) {
 /// Returns 1 if a privileged process accepts a variable, given as `NAME=value`; else 0.
 ///
 /// The reason of each is in the table of SECURITY.md.
-static inline int stage_is_believed(const char *variable) {
+static inline int stage_accepts_variable(const char *variable) {
     static const struct {
         const char *name;
         // The maximum size of its value in bytes.
         size_t limit;
-    } believed[] = {
+    } accepted[] = {
         // These variables disable the network for a run, or shorten it: HookRun and guard.h ignore a longer deadline.
         {"STAGEPACK_OFFLINE", ~0ul},
         {"STAGEPACK_HOOK_DEADLINE", ~0ul},
@@ -54,19 +54,19 @@ static inline int stage_is_believed(const char *variable) {
     const char *value = strchr(variable, '=');
     if (value == NULL) return 0;
     size_t length = (size_t)(value - variable);
-    for (size_t index = 0; index < sizeof believed / sizeof believed[0]; index++) {
-        if (strncmp(variable, believed[index].name, length) != 0) continue;
-        if (believed[index].name[length] == 0) return strlen(value + 1) <= believed[index].limit;
+    for (size_t index = 0; index < sizeof accepted / sizeof accepted[0]; index++) {
+        if (strncmp(variable, accepted[index].name, length) != 0) continue;
+        if (accepted[index].name[length] == 0) return strlen(value + 1) <= accepted[index].limit;
     }
     return 0;
 }
 
 /// Removes the variables that are not accepted from a list that ends with a null pointer. One pass in place,
 /// without an allocation: the list may have any length that execve(2) permits.
-static inline void stage_keep_believed(char **variables) {
+static inline void stage_keep_accepted_variables(char **variables) {
     char **kept = variables;
     for (char **next = variables; *next != NULL; next++) {
-        if (stage_is_believed(*next)) *kept++ = *next;
+        if (stage_accepts_variable(*next)) *kept++ = *next;
     }
     *kept = NULL;
 }
@@ -80,5 +80,5 @@ static inline void stage_clean_environment(void) {
     for (size_t index = 0; index < sizeof crashes / sizeof crashes[0]; index++) {
         signal(crashes[index], SIG_DFL);
     }
-    if (environ != NULL) stage_keep_believed(environ);
+    if (environ != NULL) stage_keep_accepted_variables(environ);
 }

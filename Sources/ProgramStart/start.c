@@ -34,7 +34,7 @@ static void begin(int count, char **arguments, char **variables) {
     if (!begins_here()) return;
     _swift_stdlib_overrideUnsafeArgvArgc(arguments, count);
     signal(SIGCHLD, SIG_DFL);
-    if (stage_is_privileged()) stage_keep_believed(variables);
+    if (stage_is_privileged()) stage_keep_accepted_variables(variables);
 }
 
 /// The loader calls these functions of an executable before all other constructors (System V ABI, "Initialization and

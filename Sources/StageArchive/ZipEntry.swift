@@ -44,7 +44,7 @@ struct ZipEntry {
         isLink = mode & 0o170000 == 0o120000
         let extra = try bytes.bytes(at: position + 46 + nameLength, count: Int(extraLength))
         try apply(ZipExtra(extra, of: name), numbers: [\.size, \.compressedSize, \.offset])
-        try checkMeans()
+        try checkEncryptionAndCompression()
         try checkName(nameBytes)
         if unicodeName != nil { try checkName(statedName) }
         try checkKind(mode)
@@ -159,7 +159,7 @@ struct ZipEntry {
         }
     }
 
-    private func checkMeans() throws(ArchiveError) {
+    private func checkEncryptionAndCompression() throws(ArchiveError) {
         guard flags & Self.encryption == 0 else {
             throw .notAllowed(
                 entry: name.clipped,

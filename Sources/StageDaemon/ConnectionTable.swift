@@ -12,9 +12,9 @@ struct ConnectionTable {
         var perUser: Int
         /// Event streams of one user, including those of all sessions.
         var streamsPerUser: Int
-        /// Most bytes of unfinished request bodies, for all users together.
+        /// Maximum bytes of unfinished request bodies, for all users together.
         var bodies = 32 << 20
-        /// Most bytes of unfinished request bodies, for one user.
+        /// Maximum bytes of unfinished request bodies, for one user.
         var bodiesPerUser = 8 << 20
         /// Bytes of each body that are not counted, so that small requests always get through.
         var smallBody = 16 << 10
@@ -91,7 +91,7 @@ struct ConnectionTable {
             closing = oldest(of: user)
             guard closing != nil else { return .refused }
         } else if connections.count >= limits.total {
-            closing = oldestOfGreediest(beside: user)
+            closing = connectionToClose(for: user)
             guard closing != nil else { return .refused }
         }
         if let closing { drop(closing) }
@@ -203,13 +203,13 @@ struct ConnectionTable {
     /// the oldest stream, else the oldest queued one.
     ///
     /// Returns `nil` if no user has more connections than `user`.
-    private func oldestOfGreediest(beside user: UInt32) -> Int? {
+    private func connectionToClose(for user: UInt32) -> Int? {
         let most = shares.values.map(\.connections.count).max() ?? 0
         guard most > shares[user]?.connections.count ?? 0 else { return nil }
-        let greediest = shares.values.filter { $0.connections.count == most }
+        let candidates = shares.values.filter { $0.connections.count == most }
             .flatMap(\.connections)
         for activity in [Activity.waiting, .streaming, .queued] {
-            let found = greediest.filter { connections[$0]?.activity == activity }.min()
+            let found = candidates.filter { connections[$0]?.activity == activity }.min()
             if let found { return found }
         }
         return nil

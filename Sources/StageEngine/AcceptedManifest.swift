@@ -196,8 +196,8 @@ extension Stager {
         request.report = { event in
             if let event = StagingEvent(event) { report(event) }
         }
-        let judge = ManifestJudge(source, before: before, receivedAt: options.now())
-        request.refusal = { judge.refusal(of: $0) }
+        let acceptor = ManifestAcceptor(source, before: before, receivedAt: options.now())
+        request.refusal = { acceptor.refusal(of: $0) }
         do throws(TransferError) {
             _ = try await engine.fetch(request)
         } catch .cancelled {
@@ -205,17 +205,17 @@ extension Stager {
         } catch {
             // A captive portal takes precedence, since the user can log in.
             if case .captivePortal = error { throw .manifestUnavailable(error) }
-            throw judge.refusal ?? .manifestUnavailable(error)
+            throw acceptor.refusal ?? .manifestUnavailable(error)
         }
-        guard let accepted = judge.accepted else {
+        guard let accepted = acceptor.accepted else {
             preconditionFailure("a fetch ends with a document that was accepted, or with an error")
         }
         return accepted
     }
 }
 
-/// Decides which mirror's manifest is accepted.
-private final class ManifestJudge: Sendable {
+/// Accepts or refuses the manifest of each mirror, and keeps the accepted one.
+private final class ManifestAcceptor: Sendable {
     private struct State {
         var accepted: AcceptedManifest?
         var refusal: StageError?
@@ -226,7 +226,7 @@ private final class ManifestJudge: Sendable {
     private let time: Int64
     private let state = Mutex(State())
 
-    /// Creates a judge of manifests that replace the manifest `before`.
+    /// Creates an acceptor of manifests that replace the manifest `before`.
     init(_ source: ManifestSource, before: AcceptedManifest?, receivedAt time: Int64) {
         self.source = source
         self.before = before

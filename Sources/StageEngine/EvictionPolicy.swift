@@ -5,9 +5,11 @@ public import StageModel
 ///
 /// Generations that are not current go first, obsolete ones before previous ones. Then packs with the policy
 /// `onDemand`, then packs with `prefetch`; within each group the least recently used first, then those of
-/// lower priority. Never evicted are generations that are leased, pinned, essential to any application,
-/// without a policy in any manifest, staged for an application whose manifest is in a format of its own, or needed to
-/// repair a copied container.
+/// lower priority.
+///
+/// A generation is never evicted if it is leased or pinned, if its pack is essential to any application or has no policy
+/// in any manifest, if it was staged for an application whose manifest is in a format of its own, or if the repair of a
+/// copied container needs it.
 public struct EvictionPolicy: Equatable, Sendable {
     /// The generations on disk.
     public private(set) var generations: [StoredGeneration]
@@ -96,7 +98,7 @@ public struct EvictionPolicy: Equatable, Sendable {
     ) -> [Eviction] {
         var queue = queue(sparing: spared)
         guard amount <= queue.size else {
-            let evictions = superfluous(includingPrevious: true)
+            let evictions = notCurrent(includingPrevious: true)
             remove(evictions)
             return evictions
         }
@@ -169,12 +171,13 @@ public struct EvictionPolicy: Equatable, Sendable {
     /// Removes and returns the obsolete generations, and optionally the previous ones, with the bytes that each frees if
     /// they were measured.
     public mutating func collect(includingPrevious: Bool) -> [Eviction] {
-        let evictions = superfluous(includingPrevious: includingPrevious)
+        let evictions = notCurrent(includingPrevious: includingPrevious)
         remove(evictions)
         return evictions.withFreedBytes
     }
 
-    private func superfluous(includingPrevious: Bool) -> [Eviction] {
+    /// Returns the evictions of obsolete generations, and optionally those of previous ones.
+    private func notCurrent(includingPrevious: Bool) -> [Eviction] {
         candidates(sparing: []).filter { eviction in
             eviction.reason == .obsolete || includingPrevious && eviction.reason == .previous
         }
@@ -248,8 +251,10 @@ public struct Eviction: Equatable, Sendable {
     public var generation: StoredGeneration
     /// The reason why it may be evicted.
     public var reason: EvictionReason
-    /// The bytes that the eviction frees on the file system, after the evictions before it; `nil` if it was decided for
-    /// a quota alone, for which the estimated size of the generation counts, or if it was not measured.
+    /// The bytes that the eviction frees on the file system, after the evictions before it.
+    ///
+    /// `nil` if it was not measured, or if the eviction is for a quota alone: a quota counts the estimated size of the
+    /// generation.
     public var freed: ByteCount?
 
     /// Creates the value from its parts.

@@ -94,12 +94,12 @@ package struct DeltaSet: Equatable, Sendable {
         }
     }
 
-    /// Returns the most bytes that all windows may have in a set that restores this number of bytes: 32 for each of
+    /// Returns the maximum bytes of all windows in a set that restores this number of bytes: 32 for each of
     /// them, and 256 MiB.
     ///
     /// A few bytes of a table name a window, and a reader reads all of it. The windows of real updates have about as many
     /// bytes as the frames that they restore. A writer keeps no frames whose windows would exceed the limit.
-    package static func mostWindowBytes(forContentOf size: Int64) -> Int64 {
+    package static func maximumWindowBytes(forContentOf size: Int64) -> Int64 {
         32 * size + 268_435_456
     }
 
@@ -118,7 +118,7 @@ package struct DeltaSet: Equatable, Sendable {
             }
             restored += Int64(new.frames[frame.position].length)
         }
-        let most = Self.mostWindowBytes(forContentOf: restored)
+        let most = Self.maximumWindowBytes(forContentOf: restored)
         let windowBytes = windows.reduce(Int64(0)) { $0 + Int64($1.length) }
         guard windowBytes <= most else {
             throw IndexError(

@@ -41,11 +41,11 @@ package struct PatchTable: Equatable, Sendable {
         /// The minimum number of bytes of content for each byte of its encoded runs.
         package static let leastContentPerRunByte = 16
 
-        /// Returns the most bytes that the encoded runs of some bytes of content may have, if both together have at most
+        /// Returns the maximum bytes of the encoded runs of some bytes of content, if both together have at most
         /// `limit`.
         ///
         /// A sixteenth of the content: more runs save nothing, and a decoder keeps them in memory.
-        package static func mostRunBytes(forContentOf contentLength: Int, limit: Int) -> Int {
+        package static func maximumRunBytes(forContentOf contentLength: Int, limit: Int) -> Int {
             min(contentLength / leastContentPerRunByte, limit - contentLength)
         }
 
@@ -74,14 +74,14 @@ package struct PatchTable: Equatable, Sendable {
     ///
     /// A few bytes of a table make a part, whose decoder takes time for each. A writer needs at most half as many: it fills
     /// parts of at least 1 MiB, and two consecutive ones have together more than one may have.
-    package static func mostParts(forContentOf size: Int64) -> Int { Int(size >> 18) + 1 }
+    package static func maximumPartCount(forContentOf size: Int64) -> Int { Int(size >> 18) + 1 }
 
-    /// Returns the most bytes that the prefixes of all parts may have in a patch with this number of bytes of content: four for
+    /// Returns the maximum bytes of the prefixes of all parts in a patch with this number of bytes of content: four for
     /// each of them, and ``ManifestLimits/windowSize``.
     ///
     /// A few bytes of a table name a prefix, and a reader reads all of it. A writer needs about half as many: a prefix has at
     /// most the bytes for which a part has room, and all parts but the last one are half full on average.
-    package static func mostPrefixBytes(forContentOf size: Int64) -> Int64 {
+    package static func maximumPrefixBytes(forContentOf size: Int64) -> Int64 {
         4 * size + ManifestLimits.windowSize.rawValue
     }
 
@@ -123,19 +123,19 @@ package struct PatchTable: Equatable, Sendable {
     }
 
     private func checkTotals(forContentOf size: Int64) throws(IndexError) {
-        let mostParts = Self.mostParts(forContentOf: size)
-        guard parts.count <= mostParts else {
+        let maximumPartCount = Self.maximumPartCount(forContentOf: size)
+        guard parts.count <= maximumPartCount else {
             throw IndexError(
                 offset: 0,
-                reason: "the patch has more than \(mostParts.quantity(of: "part"))"
+                reason: "the patch has more than \(maximumPartCount.quantity(of: "part"))"
             )
         }
-        let mostBytes = Self.mostPrefixBytes(forContentOf: size)
+        let maximumBytes = Self.maximumPrefixBytes(forContentOf: size)
         let prefixBytes = parts.reduce(Int64(0)) { $0 + Int64($1.prefixLength) }
-        guard prefixBytes <= mostBytes else {
+        guard prefixBytes <= maximumBytes else {
             throw IndexError(
                 offset: 0,
-                reason: "the prefixes have more than \(mostBytes.quantity(of: "byte"))"
+                reason: "the prefixes have more than \(maximumBytes.quantity(of: "byte"))"
             )
         }
     }
@@ -181,7 +181,7 @@ extension PatchTable {
         let content = try reader.number("the length of a part", in: 1...limit)
         let runs = try reader.number(
             "the length of runs",
-            in: 0...Part.mostRunBytes(forContentOf: content, limit: limit)
+            in: 0...Part.maximumRunBytes(forContentOf: content, limit: limit)
         )
         let count = try reader.number("the number of ranges of a prefix", in: 0...reader.left / 2)
         var prefix: [Range<Int64>] = []

@@ -80,7 +80,7 @@ struct IndexedPackRun: ~Copyable {
     /// Their remaining files are collected into new frames, separate from new files, so that first
     /// installations do not download the unused parts forever. Clients with the previous version have these
     /// files, and download nothing.
-    mutating func survey(_ entries: [RecipeEvaluation.Entry]) throws(PackagingError) {
+    mutating func findSparseFrames(in entries: [RecipeEvaluation.Entry]) throws(PackagingError) {
         guard !known.isEmpty else { return }
         var left: [Int: Int64] = [:]
         var seen: Set<Digest> = []

@@ -214,7 +214,7 @@ package struct IndexedPackWriter: Sendable {
             damaged: damaged,
             count: evaluation.entries.count
         )
-        try run.survey(evaluation.entries)
+        try run.findSparseFrames(in: evaluation.entries)
         for entry in evaluation.entries {
             if Task.isCancelled { throw PackagingError.cancelled }
             try await run.add(entry)

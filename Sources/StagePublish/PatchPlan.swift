@@ -28,7 +28,7 @@ struct PatchPlan: Sendable {
         limit: Int64,
         by choice: PrefixChoice?
     ) {
-        // Reserves bytes for the runs of a part (``PatchTable/Part/mostRunBytes(forContentOf:limit:)``).
+        // Reserves bytes for the runs of a part (``PatchTable/Part/maximumRunBytes(forContentOf:limit:)``).
         let reserved = limit / Int64(PatchTable.Part.leastContentPerRunByte)
         let most = max(limit - reserved, Int64(IndexLimits.frameLength))
         parts = Self.cut(content, limit: most).map { pieces in

@@ -272,7 +272,7 @@ private struct PartContent {
     ///   - cancellation: Ends the search.
     /// - Returns: `false` if nothing was changed: there are no runs, or too many, or the search was cancelled.
     mutating func subtractRuns(limit: Int, unless cancellation: Cancellation) -> Bool {
-        let most = PatchTable.Part.mostRunBytes(forContentOf: content.count, limit: limit)
+        let most = PatchTable.Part.maximumRunBytes(forContentOf: content.count, limit: limit)
         let search = SimilarRunSearch(mostBytes: most)
         guard let runs = search.runs(of: content, in: prefix, unless: cancellation) else {
             return false

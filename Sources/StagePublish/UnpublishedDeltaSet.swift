@@ -50,7 +50,7 @@ struct UnpublishedDeltaSet: Sendable {
         let read = windowSize + Int64(window.length)
         // The other half of the limit is left for the table, which needs far less.
         guard !made.isEmpty, size + count <= ManifestLimits.deltaSetSize.rawValue / 2,
-            read <= DeltaSet.mostWindowBytes(forContentOf: restored)
+            read <= DeltaSet.maximumWindowBytes(forContentOf: restored)
         else { return }
         size += count
         (windowSize, contentSize) = (read, restored)

@@ -5,7 +5,7 @@ import Glibc
 /// The environment variables of this process, as far as the process trusts them.
 ///
 /// This is the only code that reads the environment. An ordinary process trusts all variables: they are the
-/// user's own. A privileged process trusts only the variables of `stage_is_believed`, because package hooks,
+/// user's own. A privileged process trusts only the variables of `stage_accepts_variable`, because package hooks,
 /// `su` and timers pass on the environment of a user who must not decide which files root reads, runs and
 /// trusts. Root can set the same things on the command line.
 package enum ProcessEnvironment {
@@ -35,7 +35,7 @@ package enum ProcessEnvironment {
     ) -> [String: String] {
         guard isPrivileged else { return variables }
         var trusted = variables.filter { name, value in
-            unsafe "\(name)=\(value)".withCString { unsafe stage_is_believed($0) } != 0
+            unsafe "\(name)=\(value)".withCString { unsafe stage_accepts_variable($0) } != 0
         }
         trusted["PATH"] = path
         return trusted

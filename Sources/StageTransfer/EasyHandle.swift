@@ -110,7 +110,7 @@ import SystemPackage
         }
         if request.url.isLoopback {
             // The name of a loopback host may resolve to another machine's address: refuse such a connection.
-            let code = unsafe stage_easy_set_judge(pointer) { _, address, _, _, _ in
+            let code = unsafe stage_easy_set_prerequest(pointer) { _, address, _, _, _ in
                 let isLoopback = unsafe address.map {
                     unsafe ManifestTrust.isLoopbackAddress(String(cString: $0))
                 }
@@ -138,7 +138,7 @@ extension EasyHandle {
         }
         var port: Int?
         if let proxy = configuration.proxy(for: url), !proxy.isEmpty {
-            guard configuration.proxies.mayExcept(url.host) else { return CURLE_OK }
+            guard configuration.proxies.mayBypass(url.host) else { return CURLE_OK }
             // libcurl may connect to the proxy or to the server: the port of the connection tells which, unless both
             // have the same.
             port = FailedConnection.Proxy(proxy)?.port

@@ -129,10 +129,11 @@ public struct ProxySettings: Equatable, Sendable {
     /// The variables of the proxy for http URLs, and of that for https URLs; the first that is set has effect.
     package static let variables = [httpVariables, httpsVariables]
 
-    /// Returns whether libcurl may connect to a host without the proxy (CURLOPT_NOPROXY(3)).
+    /// Returns whether requests to a host may bypass the proxy (CURLOPT_NOPROXY(3)).
     ///
-    /// Counts every address as an exception if there are any, which may be networks.
-    func mayExcept(_ host: String) -> Bool {
+    /// Returns `true` for every numeric address if there are exceptions, because an exception may be a network, which this
+    /// method does not compare.
+    func mayBypass(_ host: String) -> Bool {
         let items = exceptions.lowercased().split { $0 == "," || $0.isWhitespace }
         let isAddress = host.hasSuffix("]") || IPAddress(ipv4: host) != nil
         return items.contains { item in

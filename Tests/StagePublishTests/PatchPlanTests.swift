@@ -18,7 +18,7 @@ struct PatchPlanTests {
             let plan = PatchPlan(of: content, after: source, limit: Int64(limit), by: nil)
             #expect(plan.parts.map(\.range.count).reduce(0, +) == content.size)
             for length in plan.parts.map(\.range.count) {
-                let most = PatchTable.Part.mostRunBytes(forContentOf: length, limit: limit)
+                let most = PatchTable.Part.maximumRunBytes(forContentOf: length, limit: limit)
                 #expect(length + most <= limit)
                 // A part may have one piece of the largest size.
                 if limit > IndexLimits.frameLength { #expect(most == length / 16) }
@@ -55,8 +55,8 @@ struct PatchPlanTests {
         let content = PatchContent(of: index, notIn: ContentIndex())
         let source = PatchContent(of: ContentIndex(), firstNotIn: index)
         let parts = PatchPlan(of: content, after: source, limit: Int64(limit), by: nil).parts
-        #expect(parts.count <= PatchTable.mostParts(forContentOf: content.size))
-        let most = PatchTable.mostPrefixBytes(forContentOf: content.size)
+        #expect(parts.count <= PatchTable.maximumPartCount(forContentOf: content.size))
+        let most = PatchTable.maximumPrefixBytes(forContentOf: content.size)
         #expect(Int64(parts.count * limit) <= most)
     }
 }
