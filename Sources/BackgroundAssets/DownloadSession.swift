@@ -7,9 +7,9 @@ import Synchronization
 
 /// The downloads of an application group: the tasks of one session of the daemon.
 ///
-/// Unlike sessions of BackgroundTransfer, which keep tasks until the daemon runs and receive events from the
-/// start, this throws at once without a daemon, like Apple's manager, and leaves files with the daemon until
-/// there is a delegate. Both use ``SessionClient`` and ``SessionConnection``. Calls block.
+/// A session of BackgroundTransfer keeps tasks until the daemon runs, and receives events from the start. This one, like
+/// Apple's manager, throws at once without a daemon, and leaves files with the daemon until there is a delegate. Both
+/// use ``SessionClient`` and ``SessionConnection``. Calls block.
 final class DownloadSession: Sendable {
     /// The group.
     let group: ApplicationGroupID

@@ -182,9 +182,9 @@ struct stage_checked_call {
     STAGE_IF(call, flags, (mask) | STAGE_CREATING, value), \
         STAGE_IF_BOTH(call, flags, mask, value, (flags) + 1, STAGE_SET_ID, 0)
 
-/// Flags of open(2): to write, which Landlock grants or not, or to read without emptying. Reading and
-/// emptying takes no right to write before version 3 of Landlock, and the access mode 3 takes no right
-/// at all in any. The mode is the argument behind the flags.
+/// Allows a call that opens a file to write, which Landlock checks, or to read without truncating. Landlock
+/// does not check truncation before version 3, and the access mode 3 in no version. The mode is the argument
+/// after the flags.
 #define STAGE_IF_OPENING(call, flags) \
     STAGE_IF_OPENING_AS(call, flags, O_ACCMODE, O_WRONLY), \
         STAGE_IF_OPENING_AS(call, flags, O_ACCMODE, O_RDWR), \

@@ -15,13 +15,13 @@ static inline bool stage_has_route(const struct sockaddr *address, socklen_t siz
     return has_route;
 }
 
-/// Returns whether the system has a default route, of IPv4 or IPv6. `true` if it cannot be told.
+/// Returns whether the system has a default route, of IPv4 or IPv6. `true` if that is unknown.
 static inline bool stage_has_default_route(void) {
-    // 198.51.100.1 and 2001:db8::1: addresses for documentation (RFC 5737 and RFC 3849), of which no network is.
-    struct sockaddr_in old = {.sin_family = AF_INET, .sin_port = htons(9)};
-    old.sin_addr.s_addr = htonl(0xc6336401);
-    struct sockaddr_in6 new = {.sin6_family = AF_INET6, .sin6_port = htons(9)};
-    new.sin6_addr = (struct in6_addr){{{0x20, 0x01, 0x0d, 0xb8, [15] = 1}}};
-    return stage_has_route((const struct sockaddr *)&old, sizeof old)
-        || stage_has_route((const struct sockaddr *)&new, sizeof new);
+    // 198.51.100.1 and 2001:db8::1: addresses for documentation (RFC 5737 and RFC 3849), which no network uses.
+    struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons(9)};
+    four.sin_addr.s_addr = htonl(0xc6336401);
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons(9)};
+    six.sin6_addr = (struct in6_addr){{{0x20, 0x01, 0x0d, 0xb8, [15] = 1}}};
+    return stage_has_route((const struct sockaddr *)&four, sizeof four)
+        || stage_has_route((const struct sockaddr *)&six, sizeof six);
 }

@@ -67,7 +67,7 @@ static inline void *stage_idle(void *gate) {
 }
 
 /// Returns the number of additional threads that the process can run at once, `count` at most; sets `*has_memory` to 1
-/// if `memory` bytes of address space are available besides, else to 0.
+/// if `memory` bytes of address space are available in addition, else to 0.
 static inline unsigned stage_startable_threads(unsigned count, size_t memory, int *has_memory) {
     pthread_t threads[STAGE_PROVISION_THREAD_LIMIT];
     if (count > STAGE_PROVISION_THREAD_LIMIT) count = STAGE_PROVISION_THREAD_LIMIT;

@@ -45,8 +45,8 @@
 
 /// Opens `path` below `directory`; `resolve` holds RESOLVE_ flags (openat2(2)).
 ///
-/// The kernel resolves no '..' below a directory while anything is renamed or mounted, in any place, and fails with EAGAIN: the call is
-/// repeated then. Not without end, since another user can rename without end.
+/// The kernel fails with EAGAIN if it would resolve '..' below a directory while a process renames or mounts anything on the machine.
+/// The call is then repeated, a limited number of times, since another user can rename for ever.
 STAGE_CHECKED static inline int stage_openat2(
     int directory, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve) {
     struct open_how how = {.flags = flags, .mode = mode, .resolve = resolve};

@@ -14,11 +14,11 @@ package struct KeptGeneration: Equatable, Sendable {
 
 extension ContainerReader {
     /// Returns the generations with the version and the content of `pack` that are not current and have all their files,
-    /// the latest copy first; none if the pack has no link, nor a directory in its place.
+    /// the latest copy first; none if the pack has neither a link nor a directory in its place.
     ///
-    /// A rollback whose pin was released leaves one, and a publication that was killed before it switched the link; so does
-    /// a copy of the container with a directory in the place of the link. Does not compare the content with its digests. Costs a listing of the pack's generations, and some fstatat(2) for each
-    /// that is returned.
+    /// Such a generation remains after a rollback whose pin was released, after a publication that was killed before it
+    /// switched the link, and in a copy of the container that has a directory in the place of the link. Does not compare the
+    /// content with its digests. Costs a listing of the pack's generations, and some fstatat(2) for each that is returned.
     package func keptGenerations(
         holding pack: Pack
     ) throws(ContainerError) -> [KeptGeneration] {

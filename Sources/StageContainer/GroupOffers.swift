@@ -28,7 +28,7 @@ package struct OfferConflict: Equatable, Sendable {
     package let pack: PackID
     /// The version of that pack.
     package let version: Int
-    /// The number of other packs of which both offer one version with different content.
+    /// The number of other packs for which both offer the same version with different content.
     package var otherPacks = 0
 
     /// Creates the value for one pack.

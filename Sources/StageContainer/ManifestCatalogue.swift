@@ -93,7 +93,7 @@ public struct OfferedContent: Equatable, Sendable {
     /// Creates a value without content.
     public init() {}
 
-    /// Adds the content of packs, of which the container has some in the offered version.
+    /// Adds the content of packs, some of which the container may have staged in the offered version.
     mutating func add(
         _ packs: [Pack],
         in reader: ContainerReader

@@ -94,11 +94,11 @@ package enum RegistrationLocations {
         return found
     }
 
-    /// Returns the other applications of a registration's group of which the versions of packs may stay staged instead
-    /// of the application's own.
+    /// Returns the other applications of a registration's group whose versions of packs may stay staged instead of the
+    /// application's own.
     ///
-    /// An application with a root accepts those with the same root only: its keys have to sign the content of its packs.
-    /// Leaves out applications whose registration cannot be used. Reads the registrations of all applications.
+    /// For an application with a root, only applications with the same root count: its keys have to sign the content of its
+    /// packs. Omits applications whose registration cannot be used. Reads the registrations of all applications.
     package static func applications(
         trustedAs own: Registration,
         in folders: [FilePath]

@@ -1,12 +1,12 @@
 import FoundationEssentials
 package import StageModel
 
-/// Withdrawing packs from stagings that earlier processes have left to the daemon.
+/// Withdrawal of packs from stagings that earlier processes have left to the daemon.
 extension ControlClient {
-    /// Has the daemon not stage a pack any more that earlier requests of this user named, because it is being removed.
+    /// Withdraws a pack that is being removed from the stagings that the daemon continues for this user.
     ///
-    /// Cancels the stagings of the pack that no process carries out, and orders the other packs of each anew. Leaves
-    /// stagings for events alone, since policies select their packs.
+    /// Cancels the stagings of the pack that no process carries out, and orders the other packs of each in a new task.
+    /// Does not change stagings for events, since policies select their packs.
     ///
     /// - Parameters:
     ///   - pack: The pack.
@@ -41,9 +41,10 @@ extension ControlClient {
         return cancelled
     }
 
-    /// Cancels a task, with its other packs ordered anew; returns `false` if it has ended by itself.
+    /// Cancels a task after ordering its other packs in a new one; returns `false` if it has already ended.
     ///
-    /// The new order comes first, suspended, so that no failure loses it, and waits as the old one did.
+    /// The new task is created first, suspended, so that a failure does not lose its packs. Once the old task is cancelled, it
+    /// waits as that did.
     private func replace(
         _ task: TransferTask,
         without pack: PackID

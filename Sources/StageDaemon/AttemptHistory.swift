@@ -46,7 +46,7 @@ struct AttemptHistory: Sendable {
     private(set) var received = ByteCount.zero
     /// File bytes sent by the last attempt.
     private(set) var sent = ByteCount.zero
-    /// Most content bytes that an attempt had, including those that it resumed from.
+    /// Maximum of the content bytes that an attempt had, including those that it resumed from.
     private(set) var highestReceived = ByteCount.zero
     /// Highest upload offset that the server of a resumable upload has confirmed.
     private var highestUploadOffset = ByteCount.zero
@@ -65,7 +65,7 @@ struct AttemptHistory: Sendable {
     /// Points for consecutive responses with a retried status: one for a locked upload, two for any other.
     private var refusalPoints = 0
 
-    /// Creates the history of a task without attempts, of which an earlier run of the daemon has received content.
+    /// Creates the history of a task without attempts; an earlier run of the daemon has received `received` bytes of its content.
     init(received: ByteCount = .zero) { self.received = received }
 
     /// Set if the next attempt accepts any status, including those that are usually retried.

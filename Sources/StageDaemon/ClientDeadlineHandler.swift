@@ -1,7 +1,8 @@
 import NIOCore
 import NIOHTTPTypes
 
-/// Closes a connection whose client takes too long to send a request, or to read a response, or sends what is no request.
+/// Closes a connection whose client takes too long to send a request, or to read a response, or sends an invalid
+/// request.
 ///
 /// A request has a time limit for its head, which is also the limit of an idle connection, and another one for its body.
 /// Time counts only while the daemon waits for the client: while the channel reads, and while more of the response is
@@ -23,7 +24,7 @@ final class ClientDeadlineHandler: ChannelDuplexHandler, RemovableChannelHandler
     /// Time limit for the client to read as much of a response as the channel may buffer.
     private static let readTime = TimeAmount.seconds(30)
 
-    /// Time limit for the client to read the refusal of what is no request.
+    /// Time limit for the client to read the refusal of an invalid request.
     private static let refusalTime = TimeAmount.seconds(5)
 
     /// Requests whose head has arrived and whose response is not complete.
@@ -82,7 +83,8 @@ final class ClientDeadlineHandler: ChannelDuplexHandler, RemovableChannelHandler
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        // Nothing is read from now on, so the other timers stand still: a client that goes on sending would never end.
+        // The channel no longer reads, so the other timers are stopped: without this one, the connection of a client that keeps
+        // sending would stay open.
         if refusalTimer == nil { refusalTimer = closing(context, in: Self.refusalTime) }
         context.fireErrorCaught(error)
     }

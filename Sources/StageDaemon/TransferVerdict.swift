@@ -17,7 +17,7 @@ enum TransferVerdict: Equatable, Sendable {
     /// The task has failed for good.
     case fail(TransferFailure)
 
-    /// Judges the error that ended an attempt.
+    /// Decides about the task after an error ended its attempt.
     ///
     /// - Parameters:
     ///   - error: The error.

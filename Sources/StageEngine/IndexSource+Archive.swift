@@ -246,7 +246,7 @@ extension StagingFigures {
 extension StageError {
     /// `true` if the error concerns a source of content, or the way to it.
     ///
-    /// Errors of this machine's files count as well: if its disk fails, so do the other ways.
+    /// Errors of this machine's files count as well: if its disk fails, the other ways to transfer the content fail, too.
     var isOfSource: Bool {
         guard case .transfer(let error) = self else { return false }
         return switch error {

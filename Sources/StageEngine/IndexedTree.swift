@@ -25,8 +25,8 @@ struct IndexedTree: Sendable {
         var count: Int32
     }
 
-    /// The size from which files are written back to disk as they grow, so that the sync before publishing has
-    /// less to wait for.
+    /// The size from which files are written back to disk as they grow, so that the sync before publishing takes
+    /// less time.
     private static let largeSize = Int64(256 << 10)
 
     init(_ verified: VerifiedIndex, content: Directory) {

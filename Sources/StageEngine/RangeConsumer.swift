@@ -34,7 +34,7 @@ final class RangeConsumer: Sendable {
     private let request: RangePlan.Request
     /// The delta set that the request reads; `nil` if it reads a bundle.
     private let deltas: DeltaSource?
-    /// `true` if the request is for a complete bundle of which frames between the needed ones may not be needed.
+    /// `true` if the request is for a complete bundle, which may have unneeded frames between the needed ones.
     private let isWhole: Bool
     private let progress: FrameDownloadProgress
     private let queue = DispatchQueue(label: "stagepack.frames")

@@ -10,12 +10,12 @@ package enum IndexLimits {
     package static let byteCount = 256 << 20
     /// The maximum number of bytes of all paths together after expanding shared prefixes: 256 MiB.
     package static let pathByteCount = 256 << 20
-    /// Returns the most frames of a file: one for each started 4 KiB, a quarter of the smallest chunk of
+    /// Returns the maximum number of frames of a file: one for each started 4 KiB, a quarter of the smallest chunk of
     /// ``ContentChunker``, and one more.
     package static func frameCount(ofSize size: Int64) -> Int { Int(size >> 12) + 1 }
 
-    /// Returns the most references of all files to whole frames in an index with this number of frames: four for each
-    /// frame and 1,048,576 more, and at most 8,388,608.
+    /// Returns the maximum number of references of all files to whole frames in an index with this number of frames: four for
+    /// each frame and 1,048,576 more, and at most 8,388,608.
     ///
     /// A reference takes as few as one byte of an index, and 28 bytes of memory. Real packs stay far below: the files of a
     /// Linux system in `/usr` refer to each frame 1.1 times. 1,048,576 references are 64 GiB of content in frames of the

@@ -67,8 +67,8 @@ package struct PatchContent: Equatable, Sendable {
         position == 0 ? 0 : ends[position - 1]
     }
 
-    /// Returns the position of the piece that contains the byte at an offset; the number of pieces for one behind
-    /// them.
+    /// Returns the position of the piece that contains the byte at an offset; the number of pieces for an offset after
+    /// the last piece.
     package func position(at offset: Int64) -> Int {
         ends.partitioningIndex { $0 > offset }
     }

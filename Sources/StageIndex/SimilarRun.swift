@@ -45,7 +45,7 @@ package struct SimilarRunDecoder: ~Copyable {
     private var reader = ByteReader([])
     /// The number of bytes of the content so far.
     private var offset = 0
-    /// The first run that does not end before `offset`; empty before the first one and behind the last.
+    /// The first run that does not end before `offset`; empty before the first one and after the last.
     private var run = SimilarRun(content: 0..<0, prefixOffset: 0)
 
     /// Creates a decoder for a part of a table that ``PatchTable/init(decoding:)`` returned.

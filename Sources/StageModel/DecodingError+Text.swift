@@ -1,5 +1,5 @@
 extension DecodingError {
-    /// Longest text of which the place of an error is shown; the parsed value takes several times its memory.
+    /// Maximum size of a text in which the place of an error is located: the parsed value takes several times the memory of the text.
     private static let longestText = 1 << 20
 
     /// Returns the place and the cause of the error in plain words; `json` is the text that could not be decoded.

@@ -24,7 +24,7 @@ public enum ManifestLimits {
     public static let userInfoLength = 64 << 10
     /// The largest archive: 1 TiB.
     public static let archiveSize = ByteCount.mebibytes(1 << 20)
-    /// The largest decoder window of an archive or a patch, and the most bytes of an older version that a part of a
+    /// The largest decoder window of an archive or a patch, and the maximum bytes of an older version that a part of a
     /// patch refers to: 128 MiB.
     public static let windowSize = ByteCount.mebibytes(128)
     /// The largest index of a pack, compressed and decompressed: 256 MiB.

@@ -38,8 +38,8 @@ extension Span<UInt8> {
         return offset < count ? offset : nil
     }
 
-    /// Returns the offset of the first byte from `start` on that is no plain character of a string in JSON: a quotation
-    /// mark, a backslash or a control character; ``count`` if there is none.
+    /// Returns the offset of the first byte from `start` on that ends the plain characters of a string in JSON: a
+    /// quotation mark, a backslash or a control character; ``count`` if there is none.
     func endOfPlainStringContent(from start: Int) -> Int {
         firstOffset(from: start) { word in
             word.bytes(equalTo: UInt8(ascii: "\"")) | word.bytes(equalTo: UInt8(ascii: "\\"))
@@ -58,12 +58,12 @@ extension Span<UInt8> {
         }
     }
 
-    /// Returns the offset of the first byte from `start` on that is looked for; ``count`` if there is none.
+    /// Returns the offset of the first matching byte from `start` on; ``count`` if there is none.
     ///
     /// - Parameters:
     ///   - start: The first offset, which is not negative.
-    ///   - marks: Marks the bytes of a word that are looked for.
-    ///   - matching: Returns whether a single byte is looked for.
+    ///   - marks: Marks the matching bytes of a word.
+    ///   - matching: Returns whether a single byte matches.
     /// - Returns: The offset.
     @inline(__always)
     private func firstOffset(

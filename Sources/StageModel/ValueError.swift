@@ -61,7 +61,7 @@ extension String {
         }
     }
 
-    /// Returns the text with each unsafe character replaced; costs one look at each byte where there is none.
+    /// Returns the text with each unsafe character replaced; only reads each byte once if there is none.
     ///
     /// - Parameters:
     ///   - keepsLineBreaks: Pass `true` if line breaks are safe.

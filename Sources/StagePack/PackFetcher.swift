@@ -10,8 +10,9 @@ public protocol PackFetcher: Sendable {
     /// Stages the pack in the container unless readers would use the copy in another container, which is pinned
     /// or newer, and returns when it is published.
     ///
-    /// If the task is cancelled, the download ends, unless a daemon continues one with a time limit, and the next call resumes it. An implementation returns when nothing of
-    /// it runs any more, so that the pack can be removed then.
+    /// Cancelling the task ends the download, and the next call resumes it. If the caller has set a time limit, a running daemon
+    /// may continue the download instead. An implementation returns only after its own work has ended, so that the pack can be
+    /// removed then.
     ///
     /// - Parameters:
     ///   - id: The pack.

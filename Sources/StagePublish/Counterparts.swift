@@ -23,9 +23,8 @@ struct Counterparts {
         }
     }
 
-    /// Returns the entry of the most similar file: the one at the same path; else, of those with the same
-    /// name, the one whose path has the longest common suffix; else the only one whose name differs in
-    /// digits.
+    /// Returns the entry of the most similar file: the one at the same path; else the one with the same name
+    /// whose path has the longest common suffix; else the only one whose name differs in digits alone.
     subscript(path: ArraySlice<UInt8>) -> Int? {
         let path = Array(path)
         if let same = byPath[path] { return same }

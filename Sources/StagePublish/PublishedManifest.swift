@@ -25,7 +25,7 @@ struct PublishedPacks {
         var store: FilePath
     }
 
-    /// The packs that the store at hand has, or lacks.
+    /// The packs of this store, also those whose objects it lacks.
     private(set) var own: [Element] = []
     /// The packs of other stores.
     private(set) var others: [Element] = []

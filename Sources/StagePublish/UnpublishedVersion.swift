@@ -37,7 +37,7 @@ struct UnpublishedVersion: ~Copyable {
         StoredFrames(index: index, bundles: newBundles.directory, temporaryNames: newBundles.names)
     }
 
-    /// Moves the new frames at these positions behind all other new ones, so that ranges over the others do
+    /// Moves the new frames at these positions after all other new ones, so that ranges over the others do
     /// not include them.
     ///
     /// Rewrites the temporary bundles if the order changes, which temporarily takes their size again on disk.
@@ -68,8 +68,9 @@ struct UnpublishedVersion: ~Copyable {
     /// Copies the frames of sparsely used bundles of earlier versions to new bundles, and no longer names the old
     /// ones.
     ///
-    /// Frames are copied as they are stored. A bundle that is missing in the store is still named. An unchanged version has the bundles of the previous index, and must not be passed here. The copies
-    /// are in bundles of their own, so that an update from the previous version does not find them between new frames.
+    /// Frames are copied as they are stored, to bundles without new frames: otherwise an update from the previous version would
+    /// receive the copies as gaps between new frames. The index still names a bundle that is missing in the store. Not for an
+    /// unchanged version, which keeps the previous index.
     mutating func repackBundles() throws(PackagingError) {
         let first = index.bundles.count - newBundles.bundles.count
         let frames = frames

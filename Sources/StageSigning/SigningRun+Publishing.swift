@@ -45,7 +45,7 @@ extension SigningRun {
                 try files.storeDraft(document, of: role)
                 continue
             }
-            // The draft of the root was moved behind a renewed root.
+            // The root was renewed, and its draft got a later version.
             if role == .root, let root, let draft = try files.draft(.root),
                 draft.version > root.document.version
             {

@@ -2,7 +2,7 @@ import StageModel
 import StageTrust
 
 extension SigningRun {
-    /// Publishes the same root with a new expiry, and moves the draft of the next root behind it.
+    /// Publishes the same root with a new expiry, and gives the draft of the next root a later version.
     ///
     /// After a crash before the publication, the next run publishes it.
     func renew(

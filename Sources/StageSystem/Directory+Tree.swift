@@ -85,9 +85,9 @@ extension Directory {
     /// Removes `name` and everything below it, and returns whether it existed.
     ///
     /// Removes symbolic links, and never follows them. A tree of any depth takes a constant number of
-    /// descriptors and no recursion: nested directories are first moved up to the top of the tree. (Of directories
-    /// that cannot be moved, as on overlayfs those of lower layers, descriptors and recursion grow with the
-    /// depth.)
+    /// descriptors and no recursion: nested directories are first moved up to the top of the tree. Directories that
+    /// cannot be moved are an exception, such as those of lower layers of overlayfs: for them, descriptors and
+    /// recursion grow with the depth.
     ///
     /// `isOver` is polled between entries; `true` stops the removal, which then throws `EINTR`. Another call
     /// removes the rest.

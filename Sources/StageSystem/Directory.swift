@@ -311,7 +311,7 @@ public final class Directory: Sendable {
     /// Sends no request to a file system that is mounted there, so it does not tell the owner: users can mount
     /// file systems of their own on their directories (fuse(4)), which never answer.
     package func hasDirectory(_ name: FilePath.Component) -> Bool {
-        // A name that cannot be opened is no directory that a program could use.
+        // A program cannot use a directory that cannot be opened.
         guard let file = try? openFile(FilePath(name), flags: O_PATH | O_DIRECTORY, mode: 0) else {
             return false
         }

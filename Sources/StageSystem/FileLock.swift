@@ -168,7 +168,7 @@ package import SystemPackage
     }
 }
 
-/// A lock on an open file that is attempted repeatedly, like a ``FileLock``.
+/// A lock on an open file, of the same kind as ``FileLock``, that a caller can attempt to take repeatedly.
 ///
 /// Held from the first successful attempt until ``release()`` or the end of the object.
 package final class RetriedLock: Sendable {

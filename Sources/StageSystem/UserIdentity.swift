@@ -82,7 +82,7 @@ package struct Account: Hashable, Sendable {
 
     /// Calls a lookup in the user or group database until its entry fits into the buffer, which holds 4 MiB at most.
     ///
-    /// The lookup returns its status, of which only ERANGE is looked at, and the entry (getpwnam(3), getgrnam(3)).
+    /// The lookup returns the entry and its status (getpwnam(3), getgrnam(3)). Only the status ERANGE repeats the call.
     fileprivate static func lookUp<Entry>(
         _ call: (UnsafeMutablePointer<CChar>, Int) -> (status: CInt, entry: Entry?)
     ) -> Entry? {

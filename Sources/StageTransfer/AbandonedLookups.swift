@@ -1,12 +1,13 @@
-/// Name lookups that went on after their exchanges had ended.
+/// Name lookups that continue after their exchanges have ended.
 ///
-/// The system's resolver cannot be cancelled. libcurl either waits for it, and with it the engine's thread, or leaves its thread
-/// behind, which ends with the lookup: after 10 seconds for each name server by default. So the number of these threads is limited,
-/// for each user and in all. At its limit a user's requests to names wait, and the engine's thread and other users do not.
+/// The system's resolver cannot be cancelled. At the end of an exchange, libcurl either waits for the lookup, which blocks the
+/// engine's thread, or abandons the thread of the lookup. An abandoned thread ends with its lookup: after 10 seconds for each name
+/// server by default. So the number of these threads is limited, for each user and in all. At the limit, only that user's requests
+/// to host names wait.
 struct AbandonedLookups {
     private var times: [UInt32?: [ContinuousClock.Instant]] = [:]
 
-    /// Records a lookup that is left behind.
+    /// Records an abandoned lookup.
     mutating func add(of user: UInt32?, at now: ContinuousClock.Instant) {
         times[user, default: []].append(now)
     }
@@ -19,14 +20,14 @@ struct AbandonedLookups {
         return count < before
     }
 
-    /// Returns whether another lookup of a user may be left behind.
+    /// Returns whether another lookup of a user may be abandoned.
     func hasRoom(for user: UInt32?) -> Bool {
         (times[user]?.count ?? 0) < Self.limitPerUser && count < Self.limit
     }
 
     private var count: Int { times.values.reduce(0) { $0 + $1.count } }
 
-    /// Maximum number of a user's lookups that are left behind at a time.
+    /// Maximum number of a user's abandoned lookups at a time.
     static let limitPerUser = 64
     /// Maximum number of all such lookups.
     static let limit = 256

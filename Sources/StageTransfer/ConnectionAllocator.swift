@@ -5,7 +5,7 @@
 /// forgotten with the user's last transfer from the host. Users have limits of their own, so that no user delays the transfers of
 /// others from a host that they share.
 struct ConnectionAllocator {
-    /// A user's transfers from a host, which share a lowered limit; `nil` is the process's own user.
+    /// A user's transfers from a host, which share a lowered limit; the user `nil` is the process's own.
     private struct Share: Hashable {
         var host: String
         var user: UInt32?
@@ -18,7 +18,7 @@ struct ConnectionAllocator {
         var priority: Int
     }
 
-    /// Lookups that were left behind: a user with too many of them gets no connection to a name until some have ended.
+    /// Abandoned lookups: a user with too many of them gets no connection to a host name until some have ended.
     var lookups = AbandonedLookups()
     private let perHost: Int
     private let total: Int
@@ -37,7 +37,7 @@ struct ConnectionAllocator {
 
     /// Takes a connection for a user's transfer, or queues the transfer and returns `false`.
     ///
-    /// Without `mayLookUpName`, the transfer does not wait for the lookups that were left behind.
+    /// Without `mayLookUpName`, the transfer does not wait for abandoned lookups.
     mutating func acquire(
         _ tag: Int,
         host: String,
@@ -102,7 +102,7 @@ struct ConnectionAllocator {
         return true
     }
 
-    /// Returns the queued transfers that wait because of lookups that were left behind.
+    /// Returns the queued transfers that wait because of abandoned lookups.
     func waitersForLookups() -> [Int] {
         waiters.filter { $0.mayLookUpName && !lookups.hasRoom(for: $0.share.user) }.map(\.tag)
     }

@@ -171,7 +171,7 @@ extension TransferURL {
 }
 
 extension ResponseRules {
-    /// Header fields of the request whose response these rules judge.
+    /// Header fields of the request that these rules apply to.
     var fields: [String] {
         var fields = ["Accept-Encoding: identity"]
         if bypassesCaches { fields.append("Cache-Control: no-cache") }

@@ -330,7 +330,7 @@ extension TransferStateMachine.Outcome {
             let (fault, explanation) = end.certificateFault
             return .permanent(.untrusted(url: url, fault, detail: explanation))
         case CURLE_OK:
-            // Other responses of libcurl's success were judged by their head.
+            // For other responses of a successful transfer, their head has decided.
             let detail = "the response ended within its head"
             return .transient(.unreachable(url: url, detail: detail), pause: nil)
         default:

@@ -20,7 +20,7 @@ public struct DownloadRequest: Sendable {
     /// 302, lead to a `GET`.
     public var method = "GET"
     /// `true` if the server processes the request only once even when it receives it several times (RFC 9110, section
-    /// 9.2.2); `nil` decides by the method, of which POST and PATCH are not idempotent.
+    /// 9.2.2); `nil` derives it from the method: POST and PATCH are not idempotent.
     ///
     /// A request that is not idempotent is sent once: a failure after that ends the download.
     public var isIdempotent: Bool?

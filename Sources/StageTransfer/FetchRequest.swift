@@ -68,11 +68,11 @@ extension FetchRequest {
         return part.range == 0..<part.total
     }
 
-    /// Judges the response to a range request; `nil` if the general rules apply.
+    /// Decides about the response to a range request; `nil` if the general rules apply.
     func judgePart(_ head: ResponseHead) -> ResponseRules.Decision? {
         guard let part, !isWhole else { return nil }
         switch head.status {
-        // The refusals of the form of a request, besides: of 403 and 404 the content is the more probable reason.
+        // Includes statuses that refuse the form of a request. A 403 or 404 more probably concerns the content.
         case 200, 204, 400, 405, 416, 501: return .distrustRanges("status \(head.status)")
         case 206: break
         default: return nil

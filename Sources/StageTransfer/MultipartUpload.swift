@@ -205,7 +205,7 @@ struct MultipartUpload {
 /// Result in the body of a 2xx response to a completion: an error may follow the head, since the server assembles the
 /// object after it has sent the head.
 enum CompletionAnswer: Equatable {
-    /// The object was assembled: the body is no error.
+    /// The object was assembled: the body does not report an error.
     case confirmed
     /// An error with this code.
     case error(code: String)

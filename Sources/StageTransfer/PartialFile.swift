@@ -6,9 +6,9 @@ public import SystemPackage
 /// A file that a download fills, across attempts, processes and boots, with a record of its state.
 ///
 /// The bytes are in `<name>.part.<generation>`, the record in `<name>.state`. A generation has bytes of one version
-/// of the content only, contiguous from the first. The record names the file before any byte is written to it, except
-/// for the first generation of content that no other process resumes, and the previous generation's file is removed
-/// first: so the name alone suffices to find and remove everything that a crash leaves. Bytes are synced to disk
+/// of the content only, contiguous from the first. The record names a generation before any byte is written to it,
+/// except for the first generation of content that no other process resumes. Before a new generation begins, the file of the
+/// previous one is removed. So the name alone suffices to find and remove everything that a crash leaves. Bytes are synced to disk
 /// before the record counts them. Within one boot of the kernel all written bytes count; after a reboot only those
 /// that the record calls durable. Bytes without a record count only for content that a digest identifies. After a sync
 /// that failed, bytes that are not durable are discarded: the kernel may have dropped them, and the next sync would succeed.

@@ -1,8 +1,8 @@
 import StageModel
 
-/// Properties of a request, and the rules by which its response is judged.
+/// Properties of a request, and the rules that decide about its response.
 ///
-/// A response is judged when its head is complete, before any byte of its body is processed.
+/// The decision is made when the head of the response is complete, before any byte of its body is processed.
 struct ResponseRules: Equatable, Sendable {
     /// Offset of the requested range; 0 for a request without `Range`.
     var offset: Int64 = 0
@@ -50,7 +50,7 @@ struct ResponseRules: Equatable, Sendable {
     /// `true` for a request that only tests whether the server responds with content, which is not read.
     var isProbe = false
 
-    /// `true` if caches on the way must not answer from their storage.
+    /// `true` if intermediate caches must not answer from their storage.
     var bypassesCaches = false
 
     /// Decision about a response.
@@ -102,7 +102,7 @@ struct ResponseRules: Equatable, Sendable {
         }
     }
 
-    /// Judges a response by its head.
+    /// Decides about a response by its head.
     func judge(_ head: ResponseHead) -> Decision {
         switch head.status {
         case 200..<300 where head.lengthFault != nil && !head.hasTransferEncoding:
@@ -149,7 +149,7 @@ struct ResponseRules: Equatable, Sendable {
         pause.map { $0 >= maximumRetryAfter } ?? false
     }
 
-    /// Judges a refusal, which may concern only the range: some servers, and filters before them, refuse requests with `Range`.
+    /// Decides about a refusal, which may concern only the range: some servers, and filters before them, refuse requests with `Range`.
     private func refusal(_ head: ResponseHead) -> Decision {
         guard offset > 0, ![401, 407, 511].contains(head.status),
             !hasInsecureHostChange || !head.isHTML
@@ -166,7 +166,7 @@ struct ResponseRules: Equatable, Sendable {
         return .beginRefusal
     }
 
-    /// Judges the response to an upload by its head.
+    /// Decides about the response to an upload by its head.
     ///
     /// A 301, 302 or 303 is a final response, which names a URL to read from; only a 307 or 308 asks for the body to
     /// be sent elsewhere (RFC 9110, section 15.4). A 511 comes from a captive portal.
@@ -181,7 +181,7 @@ struct ResponseRules: Equatable, Sendable {
         }
     }
 
-    /// Judges a 206.
+    /// Decides about a 206 response.
     private func judgePart(_ head: ResponseHead) -> Decision {
         guard offset > 0 else { return .refuse(status: head.status) }
         guard case .bytes(let range, let total) = head.contentRange else {
@@ -220,7 +220,7 @@ struct ResponseRules: Equatable, Sendable {
         hasKnownDigest && !decodesContent && size != nil && size == self.size
     }
 
-    /// Judges a 2xx other than 206.
+    /// Decides about a 2xx response other than 206.
     private func judgeWhole(_ head: ResponseHead) -> Decision {
         guard head.status == 200 || !isGet else { return refusal(head) }
         if head.isHTML, expectedKind != .anything || hasInsecureHostChange { return .portal }

@@ -185,7 +185,7 @@ struct ResumableUpload {
 }
 
 extension ResumableUpload {
-    /// Judges the response to the caller's request if no resource is known.
+    /// Decides about the response to the caller's request if no resource is known.
     private mutating func judgeRequest(_ answer: ResponseHead, from url: TransferURL) -> Action {
         guard lacksBody(answer) else { return .endAttempt }
         guard useLocation(of: answer, from: url) else {
@@ -196,9 +196,9 @@ extension ResumableUpload {
         return queryOffset(at: url)
     }
 
-    /// Judges the response to a body that ends an upload of the HTTP draft.
+    /// Decides about the response to a body that ends an upload of the HTTP draft.
     ///
-    /// Once all of the body was sent, it is the response to the request, unless the server still lacks some of it.
+    /// Once all of the body was sent, it is the response to the request, unless the server still lacks a part of the body.
     private mutating func judge(
         _ answer: ResponseHead,
         from url: TransferURL,
@@ -239,7 +239,7 @@ extension ResumableUpload {
         }
     }
 
-    /// Judges the response to a part of a tus upload.
+    /// Decides about the response to a part of a tus upload.
     private mutating func judgePart(
         _ answer: ResponseHead,
         from url: TransferURL,
@@ -261,7 +261,7 @@ extension ResumableUpload {
         }
     }
 
-    /// Judges the response to the creation of a tus upload.
+    /// Decides about the response to the creation of a tus upload.
     private mutating func judgeCreation(_ answer: ResponseHead, from url: TransferURL) -> Action {
         guard answer.isSuccess else {
             // Without a body this is the whole request.
@@ -285,7 +285,7 @@ extension ResumableUpload {
         }
     }
 
-    /// Judges the response to an offset query.
+    /// Decides about the response to an offset query.
     private mutating func judgeOffset(_ answer: ResponseHead, from url: TransferURL) -> Action {
         switch answer.status {
         case 200..<300: break
@@ -382,7 +382,7 @@ extension ResumableUpload {
             && !settings.acceptsTransientResponses
     }
 
-    /// Judges a 423: another request, possibly an interrupted one, still locks the resource.
+    /// Decides about a 423 response: another request, possibly an interrupted one, still locks the resource.
     private func judgeLock(_ answer: ResponseHead, from url: TransferURL) -> Action {
         settings.acceptsTransientResponses ? .deliver : retry(answer, from: url)
     }

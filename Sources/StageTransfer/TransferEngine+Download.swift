@@ -90,7 +90,7 @@ extension TransferEngine {
         // A cancelled task's verification does not count.
         guard !Task.isCancelled else { return .fail(.cancelled) }
         try download.part.remove()
-        // A cache on the way may have sent the wrong content, and would send it again.
+        // An intermediate cache may have sent the wrong content, and would send it again.
         download.bypassesCaches = true
         let wasContinued = download.reused > 0
         download.reused = 0

@@ -122,7 +122,7 @@ extension TransferEngine {
         if code != CURLE_OK { finish(tag, code: code) }
     }
 
-    /// Starts the exchanges that have waited until lookups of their user, which were left behind, have ended.
+    /// Starts the exchanges that have waited for abandoned lookups of their user to end.
     private func startAfterLookups(_ now: ContinuousClock.Instant) {
         for tag in allocator.endLookups(at: now) { run(tag) }
     }

@@ -31,7 +31,7 @@ public struct UploadRequest: Sendable {
     /// ``StallRule``.
     public var requestTimeout: Duration?
     /// `true` if the server processes the request only once even when it receives it several times (RFC 9110, section
-    /// 9.2.2); `nil` decides by the method, of which PUT is idempotent.
+    /// 9.2.2); `nil` derives it from the method: PUT is idempotent.
     ///
     /// A request that is not idempotent is sent again only if no response came and not all of the body was sent. A
     /// `PUT` is sent again whenever no response came; with `true` here, any request is, and also after the responses

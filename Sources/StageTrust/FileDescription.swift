@@ -69,7 +69,7 @@ struct FileDescription: JSONReadable, Hashable {
 
     private enum Member: String, CodingKey { case version, length, hashes }
 
-    /// Returns the most bytes to read of the file.
+    /// Returns the maximum number of bytes to read of the file.
     func maximumLength(_ limit: ByteCount) -> ByteCount { length.map { min($0, limit) } ?? limit }
 
     /// Returns the difference between content and the description, or `nil` if it matches.

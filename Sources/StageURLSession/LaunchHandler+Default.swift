@@ -72,8 +72,8 @@ extension LaunchHandler {
     /// Returns the reason why the program at a path may be another one when the daemon starts it, after this process has
     /// ended; `nil` if only root and this user can replace it.
     ///
-    /// A group that may write is a reason, also one with the user's name: who belongs to it cannot be told for sure (getgrnam(3)
-    /// leaves out whose primary group it is), and its bits may be the mask of an access control list (acl(5)).
+    /// Write permission of a group is a reason even if the group has the user's name: its members cannot be determined, since
+    /// getgrnam(3) omits users whose primary group it is, and its bits may be the mask of an access control list (acl(5)).
     private static func risk(of path: FilePath) -> String? {
         var place = path
         repeat {

@@ -234,7 +234,7 @@ enum ResponseCache {
             values[name].map { Self.seconds(in: $0) ?? 0 }
         }
 
-        /// Parses a number of seconds, of which more than 2³¹ count as that many (RFC 9111, section 1.2.2).
+        /// Parses a number of seconds; returns 2³¹ for a larger number (RFC 9111, section 1.2.2).
         static func seconds(in text: String) -> TimeInterval? {
             let digits = text.trimmingCharacters(in: .whitespaces)
             guard !digits.isEmpty, digits.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else {

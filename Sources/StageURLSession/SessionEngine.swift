@@ -114,7 +114,7 @@ final class SessionEngine: Sendable {
         configuration.connectTimeout = connectTimeout
         configuration.connectionsPerHost = connectionsPerHost
         configuration.connections = 64
-        // A response without an end could keep the only place, and the session repeats no request.
+        // With adapted limits, an endless response could hold the only connection, and a session does not repeat requests.
         configuration.adaptsConnections = false
         configuration.retry.maximumAttempts = 1
         let rules = configuration

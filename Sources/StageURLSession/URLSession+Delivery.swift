@@ -158,7 +158,7 @@ extension URLSession {
                 didResumeAtOffset: offset,
                 expectedTotalBytes: expected
             )
-        // The bytes after the offset, of which an earlier call did not tell.
+        // Reports the bytes after the offset, which no earlier call has reported.
         reportProgress(task)
     }
 

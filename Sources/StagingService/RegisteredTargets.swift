@@ -27,9 +27,9 @@ package struct RegisteredTargets {
         }
     }
 
-    /// Returns the applications of a container's group of which the container has no manifest yet.
+    /// Returns the applications of a container's group whose manifests the container does not have yet.
     ///
-    /// The packs of other applications may be theirs, as after an application was renamed.
+    /// Packs of the container may belong to them, for example after an application was renamed.
     package func awaited(in reader: ContainerReader) throws(ContainerError) -> [ApplicationID] {
         var found: [ApplicationID] = []
         for target in targets where target.isStaged(in: reader.root.path) {

@@ -254,7 +254,7 @@ extension PackSelection {
         }
     }
 
-    /// Returns whether the run ended early at the wish of its caller, which tells nothing about the pack.
+    /// Returns whether the caller ended the run early, by a cancellation or a time limit: the failure is then not the pack's.
     fileprivate func isInterruption(_ failure: StagingFailure) -> Bool {
         switch failure.kind {
         case .interrupted: true
@@ -310,7 +310,7 @@ extension StagingHistory {
                 rule: selection.rule(for: pack.pack),
                 reason: pack.reason
             )
-            // The source of another version has nothing of this one.
+            // The source of another version does not apply to this one.
             let earlier = before[pack.id].flatMap { $0.version == entry.version ? $0.source : nil }
             entry.source = pack.source ?? earlier
             if let failure = pack.failure {

@@ -102,8 +102,8 @@ private struct ApplicationQueue {
 
 /// Runs of several applications, where a failure of one does not stop the others.
 ///
-/// With a deadline, the applications whose last run is the longest ago are first, and each gets an equal share of the time that is
-/// left: a silent server does not take the time of all applications after it. Runs whose share was too short are repeated in the time
+/// With a deadline, the applications whose last runs are the oldest come first. Each gets an equal share of the remaining time, so
+/// that a server that does not answer does not take the time of all applications after it. Runs whose share was too short are repeated in the time
 /// that the others did not need.
 struct ApplicationRuns {
     private let sessions: ApplicationSessions

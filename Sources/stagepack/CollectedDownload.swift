@@ -118,7 +118,7 @@ struct CollectedDownload: Sendable {
 
     /// Removes a download that an interrupted command has left, and that has ended without a file, or whose file was moved.
     ///
-    /// It is not this command's failure.
+    /// Its failure is not reported: it was that of the interrupted command.
     private func clear(_ client: ControlClient) async throws(ControlError) {
         let earlier = try await client.tasks(in: session)
         guard earlier.contains(where: { $0.hasNoFile(in: client.downloads) }) else { return }

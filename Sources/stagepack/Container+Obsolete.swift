@@ -59,7 +59,7 @@ extension Container {
                 removal.packs = obsolete
             } else {
                 for id in obsolete { removeCompletely(id, countingIn: &removal) }
-                // A pack of which another process stages the first version has no generation.
+                // A pack whose first version another process is staging has no generation yet.
                 let offered = try reader.packs(offeredBesides: Set(applications))
                 for id in try packsWithLocks() where offered?.contains(id) == false {
                     guard !removal.inUse.contains(id) else { continue }

@@ -20,7 +20,7 @@ struct HookRun: Sendable {
     let output: OutputOptions
 
     /// Returns the time limit from the option, the environment or the configuration file, or else 60 seconds; warns of a
-    /// variable that is no number.
+    /// variable that is not a number.
     ///
     /// In a privileged process the variable only shortens the deadline: another user may have set it.
     static func timeLimit(option: Double?, environment: [String: String]) -> Duration {

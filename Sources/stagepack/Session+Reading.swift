@@ -190,8 +190,10 @@ extension Session {
 }
 
 extension CommandFailure {
-    /// Returns the failure, with a question in its hint if the containers of the options have a pack whose
-    /// identifier is similar to the unknown one, or else with another hint than to load a pack that no stored manifest has.
+    /// Returns the failure with the hint "did you mean 'aurora'?" if the containers that the options name have a pack with a
+    /// similar identifier.
+    ///
+    /// Otherwise, if no stored manifest offers the pack, the hint is to list the packs instead of loading this one.
     func askingForSimilarPack(_ source: SourceOptions) -> CommandFailure {
         guard let unknownPack, let session = try? Session(source) else { return self }
         var failure = self

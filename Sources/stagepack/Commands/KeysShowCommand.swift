@@ -57,7 +57,7 @@ struct KeysShowCommand: ReportingSubcommand {
 
     /// Fails for a manifest without root metadata, which would be refused as a key file.
     private func checkForUnsignedManifest() throws(CommandFailure) {
-        // A key of a signing program or a token, and a file that is no manifest, may be a key.
+        // The argument may be a key instead of a manifest: in a signing program, in a token or in a file.
         guard !Keyring.isElsewhere(subject), !KeyFile.isKey(FilePath(subject)),
             (try? ManifestFile(subject).read()) != nil
         else { return }

@@ -82,7 +82,7 @@ private struct PreparedRemoval {
     var position: Int?
     /// The lock on the pack in that container.
     var lock: PackLock?
-    /// True if readers use a copy in another container, so that this one may have nothing of the pack.
+    /// True if readers use a copy in another container, so that this one may not contain the pack.
     var isOfOtherCopy = false
 }
 

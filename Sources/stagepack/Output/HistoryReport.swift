@@ -17,11 +17,11 @@ struct HistoryReport: Encodable {
     var lastRun: Date?
     var request: ContentRequest?
     var isEssentialOnly: Bool
-    /// The reason why the last run had no manifest, used the stored one, or had no answer of the extension.
+    /// The reason why the last run had no manifest, used the stored one, or received no answer from the extension.
     var problem: FailureReport?
-    /// The first event of which packs are still missing; the next periodic run completes it.
+    /// The first event whose packs are not all staged; the next periodic run completes it.
     var pending: ContentRequest?
-    /// All events of which packs are still missing, for people.
+    /// All events whose packs are not all staged, for people.
     private var pendingEvents: Set<ContentRequest>
     /// The time at which a run first noticed that the application had loaded a pack; restrictions apply until
     /// then.

@@ -37,7 +37,7 @@ final class StagingDisplay: Sendable {
     /// Removes the drawn lines.
     func end() {
         let drawing = drawing.withLock { $0.take() }
-        // A later stage of the run goes on with both.
+        // A later stage of the run uses both again.
         throttle.withoutReports {
             changed.withLock { $0 = [] }
             activity.withLock { $0.end() }
@@ -156,7 +156,8 @@ final class StagingDisplay: Sendable {
 
     /// Prints the line of an event, if it has one.
     ///
-    /// Names each URL once until the pack waits, starts again or goes to another mirror: the content of an index comes in many ranges of few files.
+    /// Names each URL once until the pack waits, starts again or uses another mirror: an indexed pack is downloaded in many
+    /// ranges of few objects.
     private func printLine(for event: StagingEvent, _ id: PackID) {
         let isNew = named.withLock { named in
             switch event {

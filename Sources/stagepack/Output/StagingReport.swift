@@ -150,7 +150,7 @@ struct PackReport: Encodable {
     var isTransferSizeExact: Bool?
     /// The maximum disk space that staging the pack takes; `nil` unless it is planned.
     var diskSpace: ByteCount?
-    /// True for a planned pack of which the container has the version from before a rollback; `nil` otherwise.
+    /// True for a planned pack whose version is still in the container, from before a rollback; `nil` otherwise.
     var isKept: Bool?
     var reused: ByteCount?
     var source: String?

@@ -28,7 +28,7 @@ struct StagingRuns: Sendable {
 
 extension Console {
     /// Prints the result of a command that failed in part: as text with the failures on standard error, or in JSON with the
-    /// failures as members, of which the first is the command's.
+    /// failures as members, the command's own first.
     static func print(
         _ value: some Encodable & CustomStringConvertible,
         failures: [CommandFailure],
@@ -82,7 +82,7 @@ extension Console {
     }
 }
 
-/// The result of a command of which some parts failed as a whole.
+/// The result of a command that failed in part, with its failures.
 private struct PartialResult<Value: Encodable & CustomStringConvertible>: Encodable,
     CustomStringConvertible
 {
@@ -106,7 +106,7 @@ private struct PartialResult<Value: Encodable & CustomStringConvertible>: Encoda
 }
 
 extension ExitStatus {
-    /// Rank among the failures of one command, of which the highest determines the exit status.
+    /// Rank among the failures of one command: the highest determines the exit status.
     var severity: Int {
         switch self {
         case .success: 0

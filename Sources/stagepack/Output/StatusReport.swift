@@ -29,7 +29,7 @@ struct StatusReport: Encodable {
         var containers: [ContainerStatus] = []
         /// The accepted manifests.
         var manifests: [ManifestStatus] = []
-        /// The applications of which no manifest was accepted yet, for people.
+        /// The applications without an accepted manifest, for people.
         var awaited: [AwaitedManifest] = []
         /// The packs that are staged or that a manifest names.
         var packs: [PackStatus] = []
