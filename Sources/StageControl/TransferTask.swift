@@ -75,6 +75,11 @@ package struct TransferRequest: Hashable, Codable, Sendable {
     /// `true` if the request may be repeated without further effects on the server; `nil` to derive it from the method
     /// (RFC 9110, section 9.2.2).
     package var isIdempotent: Bool?
+    /// `true` if the task fails instead of waiting: for another attempt, a delay that a server has requested, network or power
+    /// conditions, disk space, quota, or the clock.
+    ///
+    /// It still waits for its date, for a pause, for an answer to a challenge, and for its turn.
+    package var failsWithoutRetry: Bool?
     /// Presigned requests of an upload in parts.
     ///
     /// ``url`` then identifies the upload, and has the origin of the completion request. The daemon hides the parts
@@ -279,6 +284,10 @@ package struct TransferChange: Hashable, Codable, Sendable {
     /// The task then runs at once, before all others of the session, under any network and power conditions. This
     /// cannot be undone.
     package var promotes: Bool?
+    /// Sets ``TransferRequest/failsWithoutRetry``, also for a wait that has begun.
+    ///
+    /// With ``promotes``, a delay that has begun ends, and the task fails at the next one.
+    package var failsWithoutRetry: Bool?
     /// `true` if the client rejects a challenge.
     ///
     /// The task then ends with the server's response.

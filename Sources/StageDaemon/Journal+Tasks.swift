@@ -373,7 +373,8 @@ extension FullTask {
             created: created,
             deadline: task.deadline,
             part: task.part ?? TaskRecord.ownPart(of: id),
-            hasMirrors: task.request.mirrors?.isEmpty == false
+            hasMirrors: task.request.mirrors?.isEmpty == false,
+            failsWithoutRetry: task.request.failsWithoutRetry == true
         )
         request = task.request
     }

@@ -40,6 +40,8 @@ struct TaskRecord: Sendable {
     var hasProvisionalEnd = false
     /// Set if the request has mirrors.
     var hasMirrors = false
+    /// Set if the task fails instead of waiting.
+    var failsWithoutRetry = false
 }
 
 extension TaskRecord: FetchableRecord, TableRecord {
@@ -49,12 +51,14 @@ extension TaskRecord: FetchableRecord, TableRecord {
         case id, session, creator, token, state, host, priority, blocks, earliest, created
         case deadline, part, file, request, outcome, upload
         case constraints = "needs"
-        /// Results of a selection, not stored columns: the task has an outcome, and its request has mirrors.
-        case hasOutcome, hasMirrors
+        /// Results of a selection, not stored columns: the task has an outcome, and two facts about its request.
+        case hasOutcome, hasMirrors, failsWithoutRetry
     }
 
     /// Bytes that only requests with mirrors have: names and texts in a document cannot contain these quotation marks.
     private static let beginOfMirrors = Data(#""mirrors":[""#.utf8)
+    /// Bytes that only requests of tasks have that fail instead of waiting.
+    private static let failureWithoutRetry = Data(#""failsWithoutRetry":true"#.utf8)
 
     static var databaseSelection: [any SQLSelectable] {
         [
@@ -66,6 +70,8 @@ extension TaskRecord: FetchableRecord, TableRecord {
             // Requests of any number of tasks are not decoded at the start of the daemon.
             SQL(sql: "instr(request, ?) > 0", arguments: [beginOfMirrors])
                 .forKey(Columns.hasMirrors.rawValue),
+            SQL(sql: "instr(request, ?) > 0", arguments: [failureWithoutRetry])
+                .forKey(Columns.failsWithoutRetry.rawValue),
         ]
     }
 
@@ -85,6 +91,7 @@ extension TaskRecord: FetchableRecord, TableRecord {
         file = row[Columns.file]
         hasProvisionalEnd = state == .active && row[Columns.hasOutcome]
         hasMirrors = row[Columns.hasMirrors]
+        failsWithoutRetry = row[Columns.failsWithoutRetry]
     }
 
     /// Set if a person waits for the task.

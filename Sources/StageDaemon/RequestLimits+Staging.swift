@@ -24,7 +24,7 @@ extension RequestLimits {
         try checkShown(request.url, as: "the 'url' of a staging")
         try checkShown(request.description ?? "", as: "the 'description' of a staging")
         guard request.resumeToken == nil, request.headers == nil, request.mirrors == nil,
-            request.allowedDomains == nil, request.sha256 == nil
+            request.allowedDomains == nil, request.sha256 == nil, request.failsWithoutRetry == nil
         else {
             throw ControlRefusal(.invalid, message: "a staging must not have members of a transfer")
         }

@@ -85,6 +85,8 @@ struct Scheduler {
     var hostDelays = HostDelays()
     /// Transfers whose delays have begun or ended since the last decision, other than with the end of an attempt.
     var changedDelays: Set<Int64> = []
+    /// Transfers whose attempts have ended with a delay, or could not begin, until they are taken.
+    var delayed: Set<Int64> = []
     /// Hosts whose delays have begun or ended since the last decision, by user.
     var changedHosts: [UInt32: Set<String>] = [:]
     private var queues: [UInt32: UserQueue] = [:]
@@ -181,7 +183,10 @@ struct Scheduler {
         if item.phase == .running || item.phase == .stopping { markStopped(id, as: item) }
         if item.phase == .queued { queues[item.user]?.withdraw(id) }
         item.phase = .pending
-        if let reason { item.notBefore = reason }
+        if let reason {
+            item.notBefore = reason
+            delayed.insert(id)
+        }
         items[id] = item
         enqueueIfReady(id, at: now)
     }

@@ -159,6 +159,7 @@ extension TransferRequest: StoredDocument {
         .init("ignoresChallenges", at: \.ignoresChallenges),
         .init("hasChallengeCredential", at: \.hasChallengeCredential),
         .init("isIdempotent", at: \.isIdempotent),
+        .init("failsWithoutRetry", at: \.failsWithoutRetry),
         .init("parts", at: \.parts),
     ]
 }

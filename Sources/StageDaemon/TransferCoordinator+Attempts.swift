@@ -21,7 +21,7 @@ extension TransferCoordinator {
             logger.error("A task could not be read", metadata: ["error": "\(error)"])
             state.postpone(
                 id,
-                pending: PendingReason(.backoff, until: readClock() + 60),
+                pending: PendingReason(.backoff, until: readClock() + 60, problem: "\(error)"),
                 at: readClock()
             )
             endHandle(of: id)
@@ -128,12 +128,16 @@ extension TransferCoordinator {
 
     /// Frees quota by looking for finished downloads that the user has moved away.
     ///
-    /// If there are none, a download of unknown size that repeatedly exceeds the quota fails.
+    /// If there are none, a download fails that does not wait, or whose size is unknown and that repeatedly exceeds the quota.
     private func findQuota(for task: FullTask) async {
         let id = task.record.id
         guard let user = state.scheduler.items[id]?.user, !(await releaseMoved(of: user)),
-            state.waitsForQuota(id), isEndless(task)
+            state.waitsForQuota(id)
         else { return }
+        if let failure = state.takeFailureAfterQuotaSearch(of: id, at: readClock()) {
+            return await fail(task, with: failure)
+        }
+        guard isEndless(task) else { return }
         // Such a download restarts from zero each time: its partial file is useless and counts against the quota.
         removeFiles([task.record.part], apart: id)
         guard state.failsByQuota(id) else { return }

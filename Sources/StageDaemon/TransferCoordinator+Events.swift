@@ -5,6 +5,12 @@ import StageSystem
 
 /// Events for the clients that are attached to sessions.
 extension TransferCoordinator {
+    /// Sends a non-durable event to the session's client and to watchers.
+    func distribute(_ event: SessionEvent, to session: Int64) {
+        guard let record = state.sessions[session]?.record else { return }
+        feed.send(event, of: record)
+    }
+
     /// Returns the events that the client has not received yet; an empty array if there are none.
     func read(_ subscription: Subscription) async throws(DaemonError) -> [SessionEvent] {
         var events = currentEvents(for: subscription)

@@ -204,6 +204,7 @@ actor TransferCoordinator {
             case .yield(let id): live[id]?.stop()
             case .stop(let id): live[id]?.stopSwitch.stop()
             case .wait(let id): waiting.append(id)
+            case .fail(let id, let failure): Task { await failStalled(id, with: failure) }
             case .start(let id, let session, let acceptsAnyStatus):
                 let transfer = LiveTransfer(
                     id,
@@ -320,12 +321,6 @@ extension TransferCoordinator {
             guard let task = event.task, live[task] != nil else { continue }
             distribute(event, to: session)
         }
-    }
-
-    /// Sends a non-durable event to the session's client and to watchers.
-    func distribute(_ event: SessionEvent, to session: Int64) {
-        guard let record = state.sessions[session]?.record else { return }
-        feed.send(event, of: record)
     }
 
     /// Sends the pending reasons of a task, if it is waiting.

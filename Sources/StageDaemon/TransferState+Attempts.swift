@@ -160,6 +160,8 @@ extension TransferState {
                 // Registered before the search for freed quota, so that files removed during the search are noticed.
                 quotaWaiters[item.user, default: []].insert(id)
                 judgement = .waitForQuota
+            } else if !isOutdated, let failure = takeFailure(of: id, insteadOf: reason) {
+                return .fail(failure)
             }
         case .disk(let problem):
             scheduler.attemptEnded(id, pending: nil, at: now)
@@ -171,6 +173,7 @@ extension TransferState {
         case .fail(let failure):
             return unschedule(id) ? .fail(failure) : .wait
         }
+        if let failure = takeStalled(id, at: now) { return .fail(failure) }
         handOver(involving: id, at: now)
         assign(id, at: now)
         return judgement
@@ -259,7 +262,7 @@ extension TransferState {
             }
         }
         scheduler.attemptEnded(id, pending: reason, at: now)
-        return nil
+        return takeFailure(of: id, insteadOf: reason)
     }
 }
 

@@ -212,6 +212,7 @@ extension TransferState {
             sessions[record.session]?.challenged.remove(id)
         }
         endWait(of: id, by: change, at: now)
+        noteRetries(of: record, at: now)
         handOver(involving: id, at: now)
         guard change.rejectsChallenge == true, task.request.ignoresChallenges != true else {
             return false
@@ -321,6 +322,10 @@ extension FullTask {
             record.constraints = []
             record.earliest = nil
             record.priority = NewTask.promotedPriority
+        }
+        if let failsWithoutRetry = change.failsWithoutRetry {
+            request.failsWithoutRetry = failsWithoutRetry
+            record.failsWithoutRetry = failsWithoutRetry
         }
         request.description = change.description ?? request.description
         request.expectedToReceive = change.expectedToReceive ?? request.expectedToReceive

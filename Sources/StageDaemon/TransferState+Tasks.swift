@@ -61,6 +61,7 @@ extension TransferState {
             )
         }
         expiries.insert(Expiry(date: record.deadline, task: record.id))
+        noteRetries(of: record, at: now)
         handOver(involving: record.id, at: now)
     }
 
@@ -92,9 +93,8 @@ extension TransferState {
         unreachable.remove(id)
         histories[id] = nil
         heads.remove(id)
-        guard let next = sharing.leave(id) else { return }
-        scheduler.change(next, at: now) { $0.blocks.remove(.leader) }
-        handOver(from: next, at: now)
+        withoutRetry.remove(id)
+        leaveContent(id, at: now)
     }
 
     /// Returns the blocks to store with a task.
@@ -159,9 +159,11 @@ extension TransferState {
     ///
     /// Never shared between users: even the time of a download would reveal that another user has the content.
     static func contentKey(of request: TransferRequest, user: UInt32) -> String? {
-        // With error responses accepted, the content may be one, which belongs to this task only.
+        // With error responses accepted, the content may be one, which belongs to this task only. A task that fails instead of
+        // waiting does not wait for another one, which may retry for days.
         guard request.kind == .download, let digest = request.sha256?.lowercased(),
-            request.acceptsErrorResponses != true, request.method ?? "GET" == "GET"
+            request.acceptsErrorResponses != true, request.failsWithoutRetry != true,
+            request.method ?? "GET" == "GET"
         else { return nil }
         return "\(user) \(digest)"
     }
@@ -175,6 +177,13 @@ extension TransferState {
             return false
         }
         return sharing.join(id, for: key)
+    }
+
+    /// Removes a task from the group of its content; if it was the leader, a follower becomes the leader.
+    mutating func leaveContent(_ id: Int64, at now: Date) {
+        guard let next = sharing.leave(id) else { return }
+        scheduler.change(next, at: now) { $0.blocks.remove(.leader) }
+        handOver(from: next, at: now)
     }
 
     /// Replaces the leader of a task's content if the leader cannot run but the task, or another one, can.

@@ -50,6 +50,8 @@ struct TransferState {
         case stop(Int64)
         /// Tell clients why a task waits now.
         case wait(Int64)
+        /// Fail a task that was removed from the scheduler, since it would have to wait.
+        case fail(Int64, TransferFailure)
     }
 
     /// Deadline of a task.
@@ -85,6 +87,8 @@ struct TransferState {
     /// Counts since the daemon's start, by the user who owns the sessions.
     var counters: [UInt32: TransferCounters] = [:]
     var sharing = ContentSharing()
+    /// Tasks that fail instead of waiting; may contain tasks whose end is not recorded yet.
+    var withoutRetry: Set<Int64> = []
     var unreachable = UnreachableHosts()
     /// Time at which the network last returned or changed.
     var networkChange = Date.distantPast
@@ -131,8 +135,9 @@ struct TransferState {
     /// Runs the scheduler, which decides which attempts start and stop.
     mutating func runScheduler(at now: Date) -> [Effect] {
         endDueWaits(at: now)
+        var effects = takeStalled(at: now)
         let decision = scheduler.decide(at: now)
-        var effects = decision.stop.map { Effect.yield($0) }
+        effects += decision.stop.map { Effect.yield($0) }
         for id in decision.start {
             guard let item = scheduler.items[id] else { continue }
             attempts.insert(id)

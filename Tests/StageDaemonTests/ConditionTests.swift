@@ -67,6 +67,38 @@ struct ConditionTests {
         }
     }
 
+    @Test(
+        arguments: [
+            ("Connectivity", 1, "there is no network"),
+            ("Connectivity", 2, "the network requires a login"),
+            ("Metered", 1, "the network is metered"),
+        ] as [(String, UInt32, String)]
+    )
+    func aTaskThatDoesNotWaitFails(property: String, value: UInt32, reason: String) async throws {
+        let id = try await daemon.download(server.url("/a")) {
+            $0.allowsExpensiveNetworkAccess = false
+            $0.failsWithoutRetry = true
+        }
+        let held = try await daemon.download(server.url("/b")) {
+            $0.allowsExpensiveNetworkAccess = false
+            $0.failsWithoutRetry = true
+            $0.isSuspended = true
+        }
+        try await poll("nothing comes") {
+            try await daemon.client.task(id).bytesReceived > ByteCount(300_000)
+        }
+        try bus.set(property, of: .networkManager, to: .number(value))
+        let events = try await daemon.events { $0.task == id && $0.kind == .failed }
+        let failure = try #require(events.last?.failure)
+        #expect(failure.kind == .unreachable && failure.reason == reason)
+        #expect(failure.resumeToken != nil)
+        // The other one fails only when it would begin.
+        #expect(try await daemon.client.task(held).state == .suspended)
+        try await daemon.change(held, to: .running)
+        try await daemon.wait(for: .failed, of: held)
+        #expect(server.requests(for: "/b").isEmpty)
+    }
+
     @Test func whatMayCostSomethingGoesOn() async throws {
         try bus.set("Metered", of: .networkManager, to: .number(1))
         try await poll("it is not seen") {

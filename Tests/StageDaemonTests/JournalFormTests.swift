@@ -83,6 +83,7 @@ struct JournalFormTests {
         request.ignoresChallenges = false
         request.hasChallengeCredential = true
         request.isIdempotent = true
+        request.failsWithoutRetry = true
         request.parts = UploadParts(
             parts: [
                 UploadParts.Part(url: "https://a.example/1", size: ByteCount(5)),
@@ -181,7 +182,7 @@ struct JournalFormTests {
             {"acceptsErrorResponses":true,"allowedDomains":["*.example"],
             "allowsConstrainedNetworkAccess":true,"allowsExpensiveNetworkAccess":false,
             "description":"words","earliestBegin":1800000000125,"expectedToReceive":1,
-            "expectedToSend":2,"file":"/tmp/file","hasChallengeCredential":true,
+            "expectedToSend":2,"failsWithoutRetry":true,"file":"/tmp/file","hasChallengeCredential":true,
             "headers":{"X-B":"1"},"ignoresChallenges":false,"isIdempotent":true,"isSuspended":true,"kind":"upload",
             "method":"POST","mirrors":["https://c.example/b"],
             "parts":{"abort":"https://a.example/d","completion":"https://a.example/c","sizes":[5,2],

@@ -266,6 +266,19 @@ struct SharedLimitTests {
         #expect(server.counts(for: "/a").bytes > 16 << 20)
     }
 
+    @Test func aFullDiskEndsATaskThatDoesNotWait() async throws {
+        try daemon.configure(
+            #"{"settlingTime": 0, "retryBase": 0.05, "reserve": \#(32 << 20)}"#
+        )
+        _ = try await start(onFileSystemOf: "size=64m")
+        try await daemon.makeSession()
+        let server = TestServer.current
+        server.answer("/a", with: .content(noise(60 << 20)).chunked())
+        let task = try await daemon.download(server.url("/a")) { $0.failsWithoutRetry = true }
+        try await daemon.wait(for: .failed, of: task)
+        #expect(try await daemon.client.task(task).lastProblem == "the disk is full")
+    }
+
     @Test func aUserHasAQuarterOfTheFilesOfTheFileSystem() async throws {
         _ = try await start(onFileSystemOf: "nr_inodes=400")
         let directory = try Directory.open(daemon.directory)

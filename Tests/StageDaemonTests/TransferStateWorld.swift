@@ -36,11 +36,13 @@ extension FullTask {
         in session: Int64 = 1,
         host: String = "a",
         digest: String? = nil,
+        failsWithoutRetry: Bool = false,
         deadline: Date = .distantFuture
     ) {
         var request = TransferRequest(token: "\(id)", kind: .download, url: "https://\(host)/")
         request.sha256 = digest
-        let record = TaskRecord(
+        request.failsWithoutRetry = failsWithoutRetry
+        var record = TaskRecord(
             id: id,
             session: session,
             creator: 1,
@@ -52,6 +54,7 @@ extension FullTask {
             deadline: deadline,
             part: TaskRecord.ownPart(of: id)
         )
+        record.failsWithoutRetry = failsWithoutRetry
         self.init(record: record, request: request)
     }
 }
@@ -125,6 +128,7 @@ struct TransferStateWorld {
                 in: session,
                 host: ["a", "b"].randomElement(using: &random) ?? "a",
                 digest: [nil, "x", "y"].randomElement(using: &random) ?? nil,
+                failsWithoutRetry: Int.random(in: 0..<4, using: &random) == 0,
                 deadline: now + .random(in: 10...2000, using: &random)
             )
         }
@@ -140,6 +144,7 @@ struct TransferStateWorld {
         var change = TransferChange()
         let states: [TransferChange.State] = [.running, .suspended, .paused, .unpaused]
         change.state = states.randomElement(using: &random)
+        if Int.random(in: 0..<8, using: &random) == 0 { change.failsWithoutRetry = true }
         if state.scheduler.items[task]?.blocks.contains(.authentication) ?? false {
             change.authorization = "Basic eDp5"
         }
@@ -200,6 +205,8 @@ struct TransferStateWorld {
         case .waitForQuota:
             if Bool.random(using: &random), let user = state.scheduler.items[id]?.user {
                 state.endQuotaWaits(of: user, at: now)
+            } else if state.takeFailureAfterQuotaSearch(of: id, at: now) != nil {
+                pending.append(.end(id))
             }
         case .record: pending.append(.challenge(id))
         case .fail, .complete: pending.append(.end(id))
@@ -316,6 +323,7 @@ struct TransferStateWorld {
                 if state.pendingReasons(of: id, at: now).isEmpty {
                     faults.append("\(id) does not wait")
                 }
+            case .fail(let id, _): pending.append(.end(id))
             case .start(let id, _, _):
                 if running.contains(id) || halts(id) { faults.append("\(id) runs twice") }
                 begin(id)
@@ -346,6 +354,10 @@ struct TransferStateWorld {
             faults.append("placed, and not ending")
         }
         if !Set(state.histories.keys).isSubset(of: open.keys) { faults.append("a history is kept") }
+        if !state.withoutRetry.isSubset(of: open.keys) { faults.append("a rule is kept") }
+        for id in state.withoutRetry where state.stall(of: id, at: now) != nil {
+            faults.append("\(id) waits, and does not fail")
+        }
         if ends.values.contains(where: { $0 > 1 }) { faults.append("a task ends twice") }
         // Attempts of cancelled tasks have released their connections.
         let connections = state.attempts.intersection(scheduled).count

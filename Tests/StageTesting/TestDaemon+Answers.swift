@@ -246,6 +246,8 @@ extension TestDaemon.State {
         }
         task.request.description = change.description ?? task.request.description
         task.request.priority = change.priority ?? task.request.priority
+        task.request.failsWithoutRetry =
+            change.failsWithoutRetry ?? task.request.failsWithoutRetry
         tasks[id] = task
         return task
     }

@@ -147,6 +147,8 @@ class Origin(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path == "/missing":
             return self.answer(404, b"no such map")
+        if self.path == "/busy":
+            return self.answer(503, b"")
         if self.path == "/private" and self.headers["Authorization"] != "Basic YTpi":
             return self.answer(401, b"", {"WWW-Authenticate": 'Basic realm="maps"'})
         if self.path == "/endless":
@@ -290,6 +292,18 @@ class Tests:
                 event = next_event(events, stagepack_client.FINAL_EVENTS)
                 ended[event["task"]] = event["kind"], event.get("failure", {}).get("kind")
         assert ended == {number: ("completed", None), missing: ("failed", "refused")}, ended
+
+    def a_download_that_does_not_wait_fails_at_once(self):
+        client = self.client
+        client.put_session("hurried")
+        created = self.create("hurried", "/busy", failsWithoutRetry=True)
+        until(lambda: client.task(created)["state"] == "failed", "the failure of a download")
+        changed = self.create("hurried", "/busy", token="/busy/2", isSuspended=True)
+        task = client.change_task(changed, state="running", promotes=True, failsWithoutRetry=True)
+        assert task["request"]["failsWithoutRetry"], task
+        with contextlib.closing(client.events("hurried")) as events:
+            ended = [next_event(events, stagepack_client.FINAL_EVENTS, number) for number in (created, changed)]
+        assert [(event["kind"], event["failure"]["status"]) for event in ended] == [("failed", 503)] * 2, ended
 
     def refusals_are_told_apart(self):
         client = self.client
