@@ -131,7 +131,8 @@ public final class BADownloadManager: Sendable {
     /// Starts a download now, on any network and power source: the scheduled one with this identifier, or
     /// else a new one.
     ///
-    /// Fails instead of being retried, but only while a process has a delegate.
+    /// Fails instead of waiting: for another attempt, a network, the server or disk space. The daemon decides that, also while no
+    /// process of the application runs.
     ///
     /// - Throws: ``BAError`` if the download is invalid, or the daemon does not respond; always in an
     ///   extension.

@@ -17,8 +17,6 @@ final class DelegateNotifier: SessionReceiver {
         var number: Int64?
         var tasks: [Int64: TransferTask] = [:]
         var trackers: [Int64: DownloadEventTracker] = [:]
-        /// The reasons why foreground downloads were cancelled.
-        var stalls: [Int64: String] = [:]
     }
 
     private let session: DownloadSession
@@ -179,17 +177,12 @@ final class DelegateNotifier: SessionReceiver {
                 didReceive: URLAuthenticationChallenge(question, failures: failures),
                 completionHandler: answer(to: question, event: event, task: task)
             )
-        case .stall: giveUp(task)
-        case .delay: giveUp(task, onlyAttempted: true)
         case .fail(let reason):
             let error = BAError(.downloadFailedToStart, message: reason)
             delegate.download(download(.failed), failedWithError: error)
         case .cancel:
-            let reason = state.withLock { $0.stalls.removeValue(forKey: task.id) }
             if session.wasCancelledHere(task.id) { return }
-            let error: any Error =
-                reason.map { BAError(.downloadFailedToStart, message: $0) } ?? URLError(.cancelled)
-            delegate.download(download(.cancelled), failedWithError: error)
+            delegate.download(download(.cancelled), failedWithError: URLError(.cancelled))
         case .finish(let path) where !session.client.accepts(path):
             let reason = "the daemon names '\(path)', not its own file"
             let error = BAError(.downloadFailedToStart, message: reason)
@@ -197,23 +190,6 @@ final class DelegateNotifier: SessionReceiver {
         case .finish(let path):
             delegate.download(download(.completed), finishedWithFileURL: URL(filePath: path))
         }
-    }
-
-    /// Cancels a foreground download that cannot continue now; with `onlyAttempted`, only if an attempt has failed.
-    ///
-    /// The event may be older than the daemon's response: the first attempt may be running by now.
-    private func giveUp(_ task: TransferTask, onlyAttempted: Bool = false) {
-        // If the daemon does not respond, the download continues like a background one. Another process may
-        // have promoted it meanwhile.
-        guard let now = try? session.ask(.task(task.id)), now.isUnfinished,
-            DownloadNote(now).isForeground, now.lastProblem != nil || !onlyAttempted
-        else { return }
-        let reasons = now.pendingReasons.map(\.kind.rawValue).joined(separator: ", ")
-        let reason = now.lastProblem ?? "the download cannot begin now: \(reasons)"
-        state.withLock { $0.stalls[task.id] = reason }
-        var change = TransferChange()
-        change.state = .cancelled
-        _ = try? session.client.change(task.id, by: change)
     }
 
     /// Returns the completion handler for a challenge; the first answer counts.

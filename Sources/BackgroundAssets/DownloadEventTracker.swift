@@ -10,19 +10,12 @@ struct DownloadEventTracker {
         case pause
         case write(new: Int64, total: Int64)
         case ask(challenge: String, failures: Int)
-        /// The download cannot continue at once: a foreground download fails.
-        case stall
-        /// The server has requested a delay: of this download if an attempt of it has failed, otherwise of another one,
-        /// for which a foreground download does not wait.
-        case delay
         case fail(reason: String)
         case cancel
         case finish(path: String)
     }
 
     private var isUnderWay = false
-    /// `true` once an attempt was reported.
-    private var hasBegun = false
     /// Number of received bytes that the delegate knows.
     private var reported: Int64
     private var challenges = 0
@@ -57,21 +50,14 @@ struct DownloadEventTracker {
     }
 
     private mutating func change(_ event: SessionEvent) -> [Step] {
-        let reasons = event.pendingReasons ?? []
         if event.state == .running { return begin() }
-        let stall = stall(for: Set(reasons.map(\.kind)).intersection(Self.stalls))
-        guard isUnderWay, event.state == .waiting || event.state == .suspended else { return stall }
+        guard isUnderWay, event.state == .waiting || event.state == .suspended else { return [] }
         isUnderWay = false
-        return [.pause] + stall
-    }
-
-    private func stall(for reasons: Set<PendingReason.Kind>) -> [Step] {
-        guard !reasons.isEmpty else { return [] }
-        return reasons == [.server] && !hasBegun ? [.delay] : [.stall]
+        return [.pause]
     }
 
     private mutating func begin() -> [Step] {
-        defer { (isUnderWay, hasBegun) = (true, true) }
+        defer { isUnderWay = true }
         return isUnderWay ? [] : [.begin]
     }
 
@@ -81,9 +67,4 @@ struct DownloadEventTracker {
         defer { reported = total }
         return total > reported ? [.write(new: total - reported, total: total)] : []
     }
-
-    /// The reasons for waiting that fail a foreground download.
-    private static let stalls: Set<PendingReason.Kind> = [
-        .backoff, .server, .offline, .portal, .disk,
-    ]
 }

@@ -12,8 +12,6 @@ struct DownloadNote: Hashable, Codable {
     var uniqueIdentifier: String
     /// The application's priority, which has a finer scale than the daemon's.
     var priority: Int
-    /// Indicates a foreground download, which fails instead of being retried.
-    var isForeground = false
 
     /// Creates the note of a download.
     init(_ download: BADownload) {

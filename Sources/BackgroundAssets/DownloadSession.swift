@@ -88,14 +88,10 @@ final class DownloadSession: Sendable {
     /// Starts a download now: the scheduled one, or else a new one.
     func start(_ wire: ExtensionURLDownload, note: DownloadNote) throws(BAError) {
         try withDownload(named: note.identifier) { () throws(BAError) in
-            var note = note
-            note.isForeground = true
             var promotion = TransferChange()
             promotion.promotes = true
+            promotion.failsWithoutRetry = true
             if let task = try task(named: note.identifier), task.isUnfinished {
-                note = DownloadNote(task)
-                note.isForeground = true
-                promotion.description = note.text
                 do throws(ControlError) {
                     _ = try client.change(task.id, by: promotion)
                     return
@@ -106,7 +102,6 @@ final class DownloadSession: Sendable {
                 }
             }
             let id = try create(wire, note: note)
-            promotion.description = nil
             do throws(ControlError) {
                 _ = try client.change(id, by: promotion)
             } catch .refused(let refusal) where Self.ends.contains(refusal.code) {

@@ -57,16 +57,37 @@ import Testing
         try world.other().startForegroundDownload(try world.download("late"))
         let task = try #require(try await world.tasks().first)
         #expect(try await world.tasks().count == 1)
-        let note = DownloadNote(task)
-        #expect(note.isForeground && note.uniqueIdentifier == download.uniqueIdentifier)
+        #expect(task.request.failsWithoutRetry == true)
+        #expect(DownloadNote(task).uniqueIdentifier == download.uniqueIdentifier)
         try world.manager.startForegroundDownload(try world.download("b", of: "late"))
-        #expect(try await world.tasks().map { DownloadNote($0).isForeground } == [true, true])
+        #expect(try await world.tasks().map(\.request.failsWithoutRetry) == [true, true])
         world.open()
+    }
+
+    /// No process has a delegate: the daemon ends the download.
+    @Test(arguments: [false, true])
+    func aForegroundDownloadFailsWithoutADelegate(restarts: Bool) async throws {
+        let world = try await World()
+        // Unlike a delay before another attempt, a delay that the server requests does not end when a delegate attaches.
+        let busy = Answer.status(503).field("Retry-After", "600")
+        let gate = Gate()
+        world.server.answer("/busy", with: busy.waiting(for: gate), busy)
+        try world.manager.startForegroundDownload(world.download("a", of: "busy"))
+        try await poll("no request comes") { !world.server.requests(for: "/busy").isEmpty }
+        if restarts {
+            try await world.daemon.kill()
+            try await world.daemon.start()
+        }
+        gate.open()
+        try await poll("it does not fail") { try await world.tasks().first?.state == .failed }
+        let other = world.other()
+        let recorder = Recorder()
+        other.delegate = recorder
+        try await recorder.ends(["failed a: 102"], in: world)
     }
 
     @Test func aForegroundDownloadFailsInsteadOfBeingTriedAgain() async throws {
         let world = try await World()
-        // The daemon repeats a request of these tests after milliseconds, often before the client cancels the task.
         world.server.answer("/busy", with: .status(503))
         let recorder = Recorder()
         world.manager.delegate = recorder

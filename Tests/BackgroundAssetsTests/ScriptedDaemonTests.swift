@@ -63,43 +63,23 @@ import Testing
         world.daemon.stop()
     }
 
+    /// The daemon decides when a foreground download fails: an event may be older than the promotion.
     @Test(arguments: [PendingReason.Kind.backoff, .server, .offline])
-    func aForegroundDownloadFailsInsteadOfWaiting(_ reason: PendingReason.Kind) async throws {
-        let world = try ScriptedWorld()
-        let recorder = Recorder()
-        world.manager.delegate = recorder
-        try world.manager.schedule(world.download("a"))
-        try await world.attach()
-        world.emit(.changed) {
-            $0.state = .waiting
-            $0.pendingReasons = [PendingReason(reason)]
-        }
-        world.emit(.changed) { $0.state = .running }
-        try await recorder.lines(["begin a"])
-        #expect(world.daemon.tasks.first?.state == .waiting, "no request waits for it")
-        try world.manager.startForegroundDownload(world.download("a"))
-        world.emit(.changed) {
-            $0.state = .waiting
-            $0.pendingReasons = [PendingReason(reason)]
-        }
-        try await recorder.lines(["begin a", "pause a", "failed a: 102"])
-        world.daemon.stop()
-    }
-
-    @Test func aLateEventAboutAnotherDownloadCancelsNoAttempt() async throws {
+    func aLateEventCancelsNoForegroundDownload(_ reason: PendingReason.Kind) async throws {
         let world = try ScriptedWorld()
         let recorder = Recorder()
         world.manager.delegate = recorder
         try world.manager.startForegroundDownload(world.download("a"))
         try await world.attach()
-        // The daemon has started the first attempt before the manager receives the event about the delay.
+        // The daemon has begun another attempt before the manager receives the event about the delay.
         world.daemon.modify(1) { task in
             task.state = .running
-            task.attempts = 1
+            task.attempts = 2
+            task.lastProblem = "the first attempt has failed"
         }
         world.emit(.changed) {
             $0.state = .waiting
-            $0.pendingReasons = [PendingReason(.server)]
+            $0.pendingReasons = [PendingReason(reason)]
         }
         world.emit(.changed) { $0.state = .running }
         try await recorder.lines(["begin a"])
