@@ -9,6 +9,9 @@ extension RequestLimits {
     static let order = 65_000
     /// Maximum number of unfinished tasks in a transient session.
     static let stagings = 8
+    /// Maximum number of a user's unfinished tasks that fail instead of waiting (``TransferRequest/failsWithoutRetry``): they are
+    /// examined before each run of the scheduler.
+    static let tasksWithoutRetry = 1000
     /// Maximum bytes of a failure reported by a client or worker.
     static let failure = 8192
 

@@ -36,6 +36,10 @@ extension TransferState {
                     "a transient session may have at most \(RequestLimits.stagings) unfinished tasks"
             )
         }
+        try checkTasksWithoutRetry(
+            adding: tasks.count { $0.failsWithoutRetry == true },
+            of: session.record.user
+        )
         // A single task above the quota could never run; others wait until there is quota.
         guard let limit = byteLimit,
             tasks.contains(where: { $0.size.map { $0 > limit } ?? false })
@@ -178,6 +182,9 @@ extension TransferState {
         let waits = item.blocks.contains(.authentication)
         guard waits || change.rejectsChallenge != true && change.authorization == nil else {
             throw ControlRefusal(.conflict, message: "task \(id) has no pending challenge")
+        }
+        if change.failsWithoutRetry == true, !withoutRetry.contains(id) {
+            try checkTasksWithoutRetry(adding: 1, of: item.user)
         }
         task.record.blocks = storedBlocks(of: id)
         try task.apply(change, at: now)

@@ -1,5 +1,6 @@
 import FoundationEssentials
 import StageControl
+import StageModel
 
 /// Tasks that fail instead of waiting (`failsWithoutRetry` of their requests).
 extension TransferState {
@@ -10,6 +11,19 @@ extension TransferState {
         .offline, .portal, .metered, .onBattery, .powerSaver, .disk, .backoff, .server, .quota,
         .clock,
     ]
+
+    /// Checks that a user may have more tasks that fail instead of waiting.
+    func checkTasksWithoutRetry(adding count: Int, of user: UInt32) throws(ControlRefusal) {
+        guard count > 0 else { return }
+        let known = withoutRetry.count { scheduler.items[$0]?.user == user }
+        guard known + count <= RequestLimits.tasksWithoutRetry else {
+            throw ControlRefusal(
+                .quota,
+                message:
+                    "a user may have \(RequestLimits.tasksWithoutRetry.quantity(of: "unfinished task")) with 'failsWithoutRetry', and would have \(known + count)"
+            )
+        }
+    }
 
     /// Notes whether a task fails instead of waiting; if it does, it shares no content, because the download of another task may
     /// wait.
@@ -33,7 +47,7 @@ extension TransferState {
     mutating func takeStalled(at now: Date) -> [Effect] {
         let delayed = scheduler.delayed
         scheduler.delayed = []
-        // A user may have a hundred thousand tasks: all of them are examined only while many may have to wait.
+        // A user may have a thousand such tasks: all of them are examined only while many may have to wait.
         let stalled = hasObstacle ? withoutRetry : withoutRetry.intersection(delayed)
         var effects: [Effect] = []
         for id in stalled.sorted() {

@@ -146,4 +146,32 @@ struct FailWithoutRetryTests {
         }
         #expect(refusal.code == .invalid)
     }
+
+    @Test func aUserMayHaveAThousandSuchTasks() async throws {
+        let all = (0..<1000).map { number in
+            var request = TransferRequest(token: "\(number)", kind: .download, url: server.url("/a"))
+            request.isSuspended = true
+            request.failsWithoutRetry = true
+            return request
+        }
+        for start in stride(from: 0, to: all.count, by: 100) {
+            _ = try await daemon.client.createTasks(Array(all[start..<start + 100]), in: "s")
+        }
+        let other = try await daemon.download(server.url("/a")) { $0.isSuspended = true }
+        var change = TransferChange()
+        change.failsWithoutRetry = true
+        let wanted = change
+        for refused in [
+            await #expect(throws: ControlError.self) { _ = try await download("/a", token: "more") },
+            await #expect(throws: ControlError.self) {
+                _ = try await daemon.client.change(other, by: wanted)
+            },
+        ] {
+            guard case .refused(let refusal)? = refused else {
+                Issue.record("expected a refusal, found \(String(describing: refused))")
+                continue
+            }
+            #expect(refusal.code == .quota)
+        }
+    }
 }
