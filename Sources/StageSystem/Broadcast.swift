@@ -38,19 +38,31 @@ package final class Broadcast<Element: Sendable>: Sendable {
 
     /// Elements that a listener has not received yet.
     private final class Buffer: Sendable {
-        private let elements = Mutex<[Element]>([])
+        private struct Content {
+            var elements: [Element] = []
+            /// `true` once the last element was added.
+            var isComplete = false
+        }
 
-        func append(_ element: Element, by rules: Rules) {
-            elements.withLock { elements in
-                if elements.count >= rules.capacity {
-                    elements.remove(at: rules.indexToDrop(from: elements, for: element))
+        private let content = Mutex(Content())
+
+        /// Adds an element; returns `false` without adding it after the last one, which another thread may have sent
+        /// meanwhile.
+        func append(_ element: Element, isLast: Bool, by rules: Rules) -> Bool {
+            content.withLock { content in
+                guard !content.isComplete else { return false }
+                content.isComplete = isLast
+                if content.elements.count >= rules.capacity {
+                    let index = rules.indexToDrop(from: content.elements, for: element)
+                    content.elements.remove(at: index)
                 }
-                elements.append(element)
+                content.elements.append(element)
+                return true
             }
         }
 
         func removeFirst() -> Element? {
-            elements.withLock { $0.isEmpty ? nil : $0.removeFirst() }
+            content.withLock { $0.elements.isEmpty ? nil : $0.elements.removeFirst() }
         }
     }
 
@@ -90,9 +102,10 @@ package final class Broadcast<Element: Sendable>: Sendable {
     package func send(_ element: Element) {
         let listeners = state.withLock { Array($0.listeners.values) }
         for listener in listeners where listener.receives(element) {
-            listener.buffer.append(element, by: rules)
+            let isLast = listener.ends(element)
+            guard listener.buffer.append(element, isLast: isLast, by: rules) else { continue }
             listener.wake.yield()
-            if listener.ends(element) { listener.wake.finish() }
+            if isLast { listener.wake.finish() }
         }
     }
 
