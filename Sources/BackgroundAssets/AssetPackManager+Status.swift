@@ -122,7 +122,9 @@ extension AssetPackManager {
         return record.version
     }
 
-    /// Returns the size of the pack's files, or their size on disk, which reads the status of every file.
+    /// Returns the size of the pack's files in bytes, or their size on disk, which reads the status of every file.
+    ///
+    /// The version is not deleted meanwhile; afterwards it may be, as the pack does not count as used.
     ///
     /// - Throws: ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if the pack is not staged.
     public func localSize(
@@ -137,10 +139,10 @@ extension AssetPackManager {
             guard let record = try store.record(of: id) else { throw notFound }
             return Int64(record.installedSize.rawValue)
         case .allocated:
-            guard let url = try store.localURL(for: id) else { throw notFound }
-            let path = FilePath(url.path(percentEncoded: false))
+            guard let lease = try store.temporaryLease(of: id) else { throw notFound }
             return try await withBlockingThread { () throws(FileError) -> Int64 in
-                let space = try Directory.open(path).occupiedSpace()
+                defer { withExtendedLifetime(lease) {} }
+                let space = try Directory.open(lease.content).occupiedSpace()
                 return (space.size - space.directories).rawValue
             }
         }

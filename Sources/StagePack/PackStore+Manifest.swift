@@ -70,6 +70,20 @@ extension PackStore {
         }
     }
 
+    /// Returns a lease on the generation that readers use, or `nil` if the pack is not staged.
+    ///
+    /// This store does not keep it, and the pack does not count as used.
+    package func temporaryLease(of id: PackID) throws(PackStoreError) -> Lease? {
+        try withView { (view) throws(ContainerError) in
+            for copy in try view.copies(of: id) {
+                // If the copy has been removed meanwhile, tries the next one.
+                let lease = try view.readers[copy.container]?.lease(id, marksUse: false)
+                if let lease { return lease }
+            }
+            return nil
+        }
+    }
+
     /// Returns the container that readers use for a pack, or `nil` if the pack is not staged.
     public func container(of id: PackID) throws(PackStoreError) -> FilePath? {
         try withView { (view) throws(ContainerError) in

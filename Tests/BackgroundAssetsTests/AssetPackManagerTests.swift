@@ -223,6 +223,26 @@ struct AssetPackManagerTests {
         }
     }
 
+    @Test func aPackWhoseSizeWasReadIsNotInUse() async throws {
+        var world = try ManagedWorld()
+        try world.publish(try ManagedPack("aurora"))
+        let id = try PackID("aurora")
+        let fetcher = try world.fetcher()
+        try await fetcher.fetch(id, into: world.container, beside: []) { _ in }
+        let manager = try world.manager()
+        for method in [SizeCalculationMethod.logical, .allocated] {
+            _ = try await manager.localSize(ofAssetPackWithID: "aurora", calculationMethod: method)
+        }
+        let container = try Container.make(world.container)
+        #expect(try !container.reader.hasBeenLoaded(id))
+        try world.publish(try ManagedPack("aurora", version: 2))
+        try await fetcher.fetch(id, into: world.container, beside: []) { _ in }
+        #expect(try container.reader.record(of: id)?.version == 2)
+        let lock = try #require(try container.attemptLock(id))
+        #expect(try container.removeObsoleteGenerations(lock, keeping: 0).inUse == 0)
+        withExtendedLifetime(manager) {}
+    }
+
     @Test(arguments: ["cirrus", "..", ""])
     func aPackThatThereIsNotIsNotFound(id: String) async throws {
         var world = try ManagedWorld()
