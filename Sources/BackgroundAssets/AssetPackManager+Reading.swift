@@ -24,7 +24,9 @@ extension AssetPackManager {
         try Data(contentsOf: url(for: path, assetPackID: assetPackID), options: options)
     }
 
-    /// Opens a file for reading; the caller closes it.
+    /// Opens a file for reading; the caller closes it, and programs that the process executes do not inherit it.
+    ///
+    /// The descriptor stays valid after the pack is removed.
     ///
     /// - Throws: The errors of ``contents(at:searchingInAssetPackWithID:options:)``.
     public nonisolated func descriptor(

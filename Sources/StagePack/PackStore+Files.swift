@@ -29,7 +29,10 @@ extension PackStore {
         }
     }
 
-    /// Opens a file in a staged pack for reading; the caller closes it.
+    /// Opens a file in a staged pack for reading; the caller closes it, and programs that the process executes do not
+    /// inherit it.
+    ///
+    /// The descriptor stays valid after the file is deleted.
     ///
     /// - Throws: The same errors as ``contents(at:searchingInPack:)``.
     public func descriptor(
