@@ -294,6 +294,7 @@ extension URLSession {
         }
         state.withLock { state in
             state.tasks[ObjectIdentifier(task)] = nil
+            state.lateTasks.remove(ObjectIdentifier(task))
             state.byToken[task.token] = nil
             if let number = task.record.withLock({ $0.number }) {
                 state.byNumber[number] = nil

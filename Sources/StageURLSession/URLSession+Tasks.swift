@@ -75,12 +75,14 @@ extension URLSession {
 
     /// Adds new tasks, and reports them on the caller's thread, as Apple's class does.
     ///
-    /// A task fails if the session was invalidated since its creation began.
+    /// A task fails if the session was invalidated since its creation began. A session that has ended does not retain it.
     func add(_ tasks: [URLSessionTask]) {
         state.withLock { state in
             for task in tasks {
                 if state.isInvalidating {
                     task.record.withLock { $0.refusal = $0.refusal ?? invalidation }
+                    if state.isOver { continue }
+                    state.lateTasks.insert(ObjectIdentifier(task))
                 }
                 state.tasks[ObjectIdentifier(task)] = task
                 state.byToken[task.token] = task
@@ -229,18 +231,17 @@ extension URLSession {
     /// Ends the session if it is marked to end and has no tasks; called after each call of the delegate.
     func endIfDone() {
         // Events that a reader is handling are acknowledged before the end.
-        if let relay, state.withLock({ $0.isInvalidating && $0.tasks.isEmpty && !$0.isOver }) {
+        if let relay, state.withLock(\.isDone) {
             guard relay.isRead(orElse: { [self] in delegateCalls.add { [self] in endIfDone() } })
             else {
                 return
             }
         }
-        let isDone = state.withLock { state in
-            guard state.isInvalidating, state.tasks.isEmpty, !state.isOver else { return false }
-            state.isOver = true
-            return true
+        let left = state.withLock { state -> [URLSessionTask]? in
+            state.isDone ? state.end() : nil
         }
-        guard isDone else { return }
+        // The tasks are released without the lock.
+        guard left != nil else { return }
         if isForeground {
             engine.invalidate()
             return becomeInvalid(nil)
@@ -257,6 +258,26 @@ extension URLSession {
         delegate?.urlSession(self, didBecomeInvalidWithError: error)
         relay?.finish()
         state.withLock { $0.delegate = nil }
+    }
+}
+
+extension URLSession.State {
+    /// `true` if the session is invalidated, has not ended, and has no task that it must wait for.
+    ///
+    /// It does not wait for a task that was created after the invalidation and never resumed.
+    fileprivate var isDone: Bool {
+        guard isInvalidating, !isOver else { return false }
+        return tasks.allSatisfy { id, task in
+            lateTasks.contains(id)
+                && task.record.withLock { $0.isSuspended && !$0.isCancelled && !$0.hasEnded }
+        }
+    }
+
+    /// Records the end of the session, and returns the tasks that it did not wait for.
+    fileprivate mutating func end() -> [URLSessionTask] {
+        isOver = true
+        defer { (tasks, byToken, lateTasks) = ([:], [:], []) }
+        return Array(tasks.values)
     }
 }
 

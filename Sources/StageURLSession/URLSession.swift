@@ -32,6 +32,8 @@ open class URLSession: NSObject, @unchecked Sendable {
         var tasks: [ObjectIdentifier: URLSessionTask] = [:]
         var byNumber: [Int64: URLSessionTask] = [:]
         var byToken: [String: URLSessionTask] = [:]
+        /// Tasks that were created after the invalidation.
+        var lateTasks: Set<ObjectIdentifier> = []
         /// Tasks that have ended, until the daemon has forgotten them.
         var ended: Set<Int64> = []
         var attachments = 0

@@ -32,6 +32,44 @@ struct ForegroundFailureTests: ForegroundSuite {
         }
     }
 
+    // MARK: - Invalidated sessions
+
+    @Test func aTaskThatIsCreatedTooLateDoesNotDelayTheEndOfItsSession() async throws {
+        server.answer("/a", with: .content([1, 2, 3]).stalled(after: 1))
+        let recorder = DataRecorder()
+        let session = session(recorder)
+        let task = session.dataTask(with: try url("/a"))
+        task.resume()
+        try await poll { server.requests.count == 1 }
+        session.finishTasksAndInvalidate()
+        let late = session.dataTask(with: try url("/a"))
+        task.cancel()
+        try await poll("found \(recorder.lines)") { recorder.lines.last == "invalid" }
+        try await poll { session.delegate == nil }
+        let later = session.dataTask(with: try url("/a"))
+        for refused in [late, later] {
+            refused.resume()
+            try await poll { refused.state == .completed }
+            #expect((refused.error as? URLError)?.code == .cancelled)
+        }
+        #expect(recorder.lines.last == "invalid")
+        #expect(server.requests.count == 1)
+    }
+
+    @Test func aSessionThatHasEndedRetainsNoTask() async throws {
+        let recorder = DataRecorder()
+        let session = session(recorder)
+        session.finishTasksAndInvalidate()
+        try await poll { recorder.lines.last == "invalid" }
+        weak var task: BackgroundTransfer.URLSessionTask?
+        do {
+            let late = session.dataTask(with: try url("/a"))
+            task = late
+            #expect(late.state == .suspended)
+        }
+        try await poll { task == nil }
+    }
+
     // MARK: - Time limits
 
     @Test(.apart, arguments: [Kind.data, .upload, .postedDownload])
