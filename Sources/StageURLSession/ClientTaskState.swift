@@ -120,6 +120,19 @@ struct ClientTaskState {
         return isSuspended && !isCancelled ? nil : refusal
     }
 
+    /// Returns the resume data that the task was created with, if it ends with `error` before the daemon has it.
+    ///
+    /// The data is not used up then. Returns `nil` if the task is cancelled without a receiver of resume data, or if the
+    /// daemon no longer has the partial file.
+    func unusedResumeData(after error: URLError) -> Data? {
+        let isWanted = error.code != .cancelled || !resumeDataReceivers.isEmpty
+        guard isWanted, error.code != .cannotOpenFile, isOnlyHere,
+            let token = request.resumeToken
+        else { return nil }
+        let handlesCookies = original?.httpShouldHandleCookies ?? true
+        return ResumeData(request, token: token, handlesCookies: handlesCookies).data
+    }
+
     /// Returns the next request to the daemon, if there is one; the caller sends it and records the result.
     mutating func nextStep() -> Step? {
         guard hasUnsentChanges, !(isCancelled && isOnlyHere), let daemon else { return nil }

@@ -93,9 +93,7 @@ struct ForegroundDownload {
             partial.remove()
             return .failure(error)
         }
-        var info = error.userInfo
-        info[NSURLSessionDownloadTaskResumeData] = data
-        return .failure(URLError(error.code, userInfo: info))
+        return .failure(error.adding(resumeData: data))
     }
 
     private func attempt(

@@ -19,6 +19,14 @@ extension URLError {
         userInfo[NSURLSessionDownloadTaskResumeData] as? Data
     }
 
+    /// Returns the error with resume data, or unchanged if there is none.
+    func adding(resumeData: Data?) -> URLError {
+        guard let resumeData else { return self }
+        var info = userInfo
+        info[NSURLSessionDownloadTaskResumeData] = resumeData
+        return URLError(code, userInfo: info)
+    }
+
     /// Reason why a system cancels a background task.
     public enum BackgroundTaskCancelledReason: Int, Sendable {
         /// The user has force-quit the application.

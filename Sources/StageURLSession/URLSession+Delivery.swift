@@ -271,10 +271,14 @@ extension URLSession {
     func end(_ task: URLSessionTask, with error: URLError) {
         if let socket = task as? URLSessionWebSocketTask { return socket.end(error) }
         if task.transfer != nil { return endForeground(task, with: .failure(error)) }
-        guard task.record.withLock({ $0.end() }) else { return }
+        let (isNew, resumeData) = task.record.withLock { record in
+            (record.end(), record.unusedResumeData(after: error))
+        }
+        guard isNew else { return }
+        let failure = error.adding(resumeData: resumeData)
         delegateCalls.add { [self] in
-            complete(task, error: error, resumeData: nil)
-            relay?.add(.completed(task, nil, error))
+            complete(task, error: failure, resumeData: resumeData)
+            relay?.add(.completed(task, nil, failure))
             endIfDone()
         }
     }

@@ -30,7 +30,10 @@ extension URLSession {
         if hasEnded { return }
         if isCancelled {
             if transfer.begin() {
-                endForeground(task, with: .failure(URLError(.cancelled)))
+                let isWanted = task.record.withLock { !$0.resumeDataReceivers.isEmpty }
+                let resumeData = isWanted ? transfer.resumed?.data : nil
+                let error = URLError(.cancelled).adding(resumeData: resumeData)
+                endForeground(task, with: .failure(error))
             } else {
                 transfer.cancel()
             }
@@ -38,10 +41,15 @@ extension URLSession {
         }
         transfer.update { task.record.withLock(\.isSuspended) }
         guard !isSuspended, transfer.begin() else { return }
-        if let refusal { return endForeground(task, with: .failure(refusal)) }
+        // Before the transfer begins, resume data is not used up.
+        if let refusal {
+            let error = refusal.adding(resumeData: transfer.resumed?.data)
+            return endForeground(task, with: .failure(error))
+        }
         engine.run { [self] engine in
             guard let engine else {
-                return endForeground(task, with: .failure(.lackOfThreads))
+                let error = URLError.lackOfThreads.adding(resumeData: transfer.resumed?.data)
+                return endForeground(task, with: .failure(error))
             }
             // A cancelled task must end only its own work, not that of others.
             let work = Task { await run(task, transfer: transfer, over: engine) }

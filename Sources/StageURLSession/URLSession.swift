@@ -148,7 +148,8 @@ open class URLSession: NSObject, @unchecked Sendable {
     /// Creates a suspended download task that resumes an earlier one.
     ///
     /// The data comes from ``URLSessionDownloadTask/cancel(byProducingResumeData:)`` or the error of a download; with
-    /// other data the download fails.
+    /// other data the download fails. The task uses it up when it starts, in a background session when the daemon has the
+    /// task. Until then, ``URLSessionDownloadTask/cancel(byProducingResumeData:)`` and errors return it.
     open func downloadTask(withResumeData data: Data) -> URLSessionDownloadTask {
         if isForeground { return makeForegroundDownload(resuming: data) }
         return make([TaskSpecification(resumeData: data, rules: rules)]) {

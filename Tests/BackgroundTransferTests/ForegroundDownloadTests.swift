@@ -43,6 +43,27 @@ struct ForegroundDownloadTests: ForegroundSuite {
         #expect(server.requests.map { $0["range"] } == [nil, "bytes=2000000-", nil])
     }
 
+    @Test func resumeDataIsNotUsedUpByADownloadThatNeverBegins() async throws {
+        let content = data(3_000_000)
+        let kept = try await cutDownload(.content(content).cut(after: 2_000_000))
+        let task = session().downloadTask(withResumeData: try #require(kept))
+        let returned = try #require(await task.cancelByProducingResumeData())
+        try await poll { task.state == .completed }
+        #expect((task.error as? URLError)?.code == .cancelled)
+        #expect((task.error as? URLError)?.downloadTaskResumeData == returned)
+        let ended = session()
+        ended.finishTasksAndInvalidate()
+        let failure = await #expect(throws: URLError.self) {
+            _ = try await ended.download(resumeFrom: returned)
+        }
+        let unused = try #require(failure?.downloadTaskResumeData)
+        server.answer("/a", with: .content(content))
+        let (file, _) = try await session().download(resumeFrom: unused)
+        defer { try? FileManager.default.removeItem(at: file) }
+        #expect(try Data(contentsOf: file) == Data(content))
+        #expect(server.requests.map { $0["range"] } == [nil, "bytes=2000000-"])
+    }
+
     @Test func aServerThatRefusesEveryRequestHasNoContent() async throws {
         let kept = try await cutDownload(.content(data(3_000_000)).cut(after: 2_000_000))
         server.answer("/a", with: .status(416).with { $0.content = [4, 1, 6] })

@@ -181,6 +181,27 @@ struct ReconnectionTests {
         #expect(try await world.lines(3).last == "invalid: well")
     }
 
+    @Test func resumeDataIsNotUsedUpBeforeADaemonHasTheDownload() async throws {
+        let world = try await World(starts: false)
+        let session = world.session()
+        let data =
+            #"{"request":{"kind":"download","token":"t","url":"http://h/"},"token":"r","version":1}"#
+        var returned = Data(data.utf8)
+        for _ in 0..<2 {
+            let task = session.downloadTask(withResumeData: returned)
+            returned = try #require(await task.cancelByProducingResumeData())
+            try await poll { task.state == .completed }
+            #expect((task.error as? URLError)?.downloadTaskResumeData == returned)
+        }
+        #expect(String(decoding: returned, as: UTF8.self).contains(#""token":"r""#))
+        let task = session.downloadTask(withResumeData: returned)
+        task.cancel()
+        try await poll { task.state == .completed }
+        #expect((task.error as? URLError)?.code == .cancelled)
+        #expect((task.error as? URLError)?.downloadTaskResumeData == nil)
+        try await world.end(session)
+    }
+
     @Test func aSessionKeepsItsHandlerUnlessItIsGivenAnother() async throws {
         let world = try await World()
         let configuration = world.configuration
