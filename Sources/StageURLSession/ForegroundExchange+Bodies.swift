@@ -18,6 +18,8 @@ extension ForegroundExchange {
             case .data(let data): return try RequestBody(data: data)
             case .file(let url): return try RequestBody(file: url)
             case .stream:
+                // A later attempt, as after a wait for connectivity, sends the same bytes.
+                if let opened = transfer.openedBody { return opened }
                 var stream = request.httpBodyStream.map { UnsharedStream(value: $0) }
                 if stream == nil, let delegate = task.listener as? any URLSessionTaskDelegate {
                     stream = await session.ask(orElse: nil) { reply in
@@ -34,7 +36,6 @@ extension ForegroundExchange {
                         failing: request.url
                     )
                 }
-                if let opened = transfer.openedBody { return opened }
                 let opened = try await withAbandonedThread {
                     try RequestBody(stream: stream.value)
                 }

@@ -82,7 +82,8 @@ public protocol URLSessionTaskDelegate: URLSessionDelegate {
 
     /// Asks for the body of a task that was created by ``URLSession/uploadTask(withStreamedRequest:)``.
     ///
-    /// The stream is read to its end before the request is sent.
+    /// It is called once: the stream is read to its end before the request is sent, and its bytes are kept for a request
+    /// that is sent again.
     func urlSession(
         _ session: URLSession,
         task: URLSessionTask,

@@ -2,11 +2,11 @@ import BackgroundTransfer
 import Foundation
 import Glibc
 
-/// Requests a URL with a data task that waits for connectivity, and prints how that goes, a line for each call.
+/// Requests a URL with a task that waits for connectivity, and prints how that goes, a line for each call.
 ///
-///     data-task-client URL [without-threads]
+///     data-task-client URL [stream | without-threads]
 ///
-/// With 'without-threads' it requests the URL twice: first while the process may create no thread, then as usual. That
+/// With 'stream' the task is an upload of a stream, otherwise a data task. With 'without-threads' it requests the URL twice: first while the process may create no thread, then as usual. That
 /// takes another user than root, whose threads have no limit.
 
 /// A delegate that prints its calls.
@@ -16,6 +16,15 @@ final class Printer: NSObject, URLSessionTaskDelegate {
 
     func urlSession(_ session: URLSession, taskIsWaitingForConnectivity task: URLSessionTask) {
         say("waiting")
+    }
+
+    func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        needNewBodyStream completionHandler: @escaping @Sendable (InputStream?) -> Void
+    ) {
+        say("stream")
+        completionHandler(InputStream(data: Data([1])))
     }
 
     func urlSession(
@@ -43,11 +52,12 @@ func limitThreads(to count: UInt?) {
 
 let arguments = Array(CommandLine.arguments.dropFirst())
 guard let url = arguments.first.flatMap({ URL(string: $0) }) else { fatalError("expected a URL") }
+let option = arguments.dropFirst().first
 let printer = Printer()
 let configuration = URLSessionConfiguration.ephemeral
 configuration.waitsForConnectivity = true
 let session = URLSession(configuration: configuration, delegate: printer, delegateQueue: nil)
-if arguments.dropFirst().first == "without-threads" {
+if option == "without-threads" {
     // Starts the threads of the delegate queue and of the tasks before the limit is set.
     await withDiscardingTaskGroup { group in
         for _ in 0..<8 { group.addTask { usleep(20_000) } }
@@ -60,5 +70,8 @@ if arguments.dropFirst().first == "without-threads" {
     for await _ in printer.ends.stream { break }
     limitThreads(to: nil)
 }
-session.dataTask(with: url).resume()
+let task: URLSessionDataTask =
+    option == "stream"
+    ? session.uploadTask(withStreamedRequest: URLRequest(url: url)) : session.dataTask(with: url)
+task.resume()
 for await _ in printer.ends.stream { break }
