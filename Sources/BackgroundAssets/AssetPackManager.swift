@@ -73,7 +73,8 @@ public actor AssetPackManager {
 
     /// The source of the packs; set it before the first use.
     ///
-    /// Not a member of Apple's actor. An invalid configuration is reported by the calls that need it.
+    /// Not a member of Apple's actor. An invalid configuration is reported by the calls that need it. After a change, URLs
+    /// that the manager has returned may become invalid.
     public nonisolated var configuration: Configuration? {
         get { setup.withLock { $0.configuration } }
         set { setup.withLock { $0 = Setup(configuration: newValue) } }

@@ -9,7 +9,8 @@ extension BADownloadManager {
     /// Calls `handler` while this process has exclusive control among processes that request it.
     ///
     /// Blocks the thread while another process or task has control. Those of one process that wait get it in the order of their calls.
-    /// `handler` gets `false` and an error if control cannot be obtained.
+    /// `handler` gets `false` and an error if control cannot be obtained. It must not request control itself: it would wait
+    /// for its own end.
     public func withExclusiveControl(_ handler: (Bool, (any Error)?) -> Void) {
         withExclusiveControl(beforeDate: .distantFuture, perform: handler)
     }
@@ -33,6 +34,7 @@ extension BADownloadManager {
     /// Runs `body` while this process has exclusive control, and returns its result.
     ///
     /// Waits while another process or task has control. Those of one process that wait get it in the order of their calls.
+    /// `body` must not request control itself: it would wait for its own end.
     ///
     /// - Throws: ``BAError`` if the group is not known, an error if its directory cannot be used,
     ///   `CancellationError` if the task is cancelled while it waits, and the errors of `body`.
@@ -46,7 +48,7 @@ extension BADownloadManager {
     ///
     /// - Throws: ``BAError`` if control could not be obtained before `date`
     ///   (``BAError/exclusiveControlNotAcquired``) or the group is not known, an error if its directory cannot
-    ///   be used, and the errors of `body`.
+    ///   be used, `CancellationError` if the task is cancelled while it waits, and the errors of `body`.
     public func withExclusiveControl<Value>(
         before date: Date,
         _ body: () async throws -> Value

@@ -90,7 +90,8 @@ public final class BADownloadManager: Sendable {
         return try sessions().flatMap { try $0.downloads() }
     }
 
-    /// Calls `completionHandler` with the value of ``currentDownloads``, on a thread of the manager.
+    /// Calls `completionHandler` once with the value of ``currentDownloads``, on a thread of the manager, or with an error on
+    /// the caller's if the process has reached its limit of threads.
     public func fetchCurrentDownloads(
         completionHandler: @escaping @Sendable ([BADownload], (any Error)?) -> Void
     ) {

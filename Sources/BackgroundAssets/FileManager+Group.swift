@@ -11,7 +11,8 @@ extension FileManager {
     ///
     /// In an extension it is the directory that the host passed. Otherwise it is the first of the user's and
     /// the system's that exists and is writable, else the user's path (depending on the environment, because
-    /// Apple's method has no argument for it). Creates nothing. An extension that the system runs shares its
+    /// Apple's method has no argument for it), or the system's if the environment has no absolute `XDG_DATA_HOME` or
+    /// `HOME`. Creates nothing. An extension that the system runs shares its
     /// directory with root: `systemContainerURL(forSecurityApplicationGroupIdentifier:)`.
     public func containerURL(forSecurityApplicationGroupIdentifier identifier: String) -> URL? {
         if let request = ExtensionSession.request {

@@ -23,7 +23,7 @@ public enum ContainerLocations {
     /// Returns the directory of one user's containers: in `$XDG_DATA_HOME`, or else in `~/.local/share` (XDG
     /// Base Directory Specification).
     ///
-    /// Returns `nil` if the environment has neither `XDG_DATA_HOME` nor `HOME`.
+    /// Returns `nil` if the environment has neither `XDG_DATA_HOME` nor `HOME`; a relative path counts as none.
     public static func userGroups(environment: [String: String]) -> FilePath? {
         let base: FilePath? =
             if let path = environment["XDG_DATA_HOME"], path.hasPrefix("/") {
@@ -48,7 +48,8 @@ public enum ContainerLocations {
     /// If both have a pack, readers use the newest acceptable version: a pinned copy before others, then the
     /// highest version, then the user's copy.
     ///
-    /// The default environment is that of this process; a privileged process uses the system's container only.
+    /// The default environment is that of this process; a privileged process uses the system's container only. So does one
+    /// whose environment determines no container of the user: a store then fetches into the system's, which requires root.
     public static func forReading(
         _ group: ApplicationGroupID,
         environment: [String: String]? = nil

@@ -19,7 +19,8 @@ public protocol BackgroundURLSessionHandling {
 
 /// The launch of a process by the daemon, to handle the events of a session.
 ///
-/// The process has ten minutes, and another ten each time it calls ``extend()``.
+/// The process has ten minutes, and another ten each time it calls ``extend()``. Programs that it starts inherit the launch:
+/// one that uses this module must not have `STAGEPACK_SESSION` and `STAGEPACK_LAUNCH` in its environment.
 public struct BackgroundLaunch: Hashable, Sendable {
     /// The launch of this process; `nil` if the daemon did not start it.
     public static let current = BackgroundLaunch(

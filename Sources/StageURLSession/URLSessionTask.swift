@@ -193,7 +193,7 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
         }
     }
 
-    /// Estimated number of bytes that will be received, headers included.
+    /// Estimated number of bytes that will be received, headers included; setting a negative number has no effect.
     open var countOfBytesClientExpectsToReceive: Int64 {
         get {
             record.withLock { $0.request.expectedToReceive?.rawValue }
@@ -207,7 +207,7 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
         }
     }
 
-    /// Estimated number of bytes that will be sent, headers included.
+    /// Estimated number of bytes that will be sent, headers included; setting a negative number has no effect.
     open var countOfBytesClientExpectsToSend: Int64 {
         get {
             record.withLock { $0.request.expectedToSend?.rawValue }
