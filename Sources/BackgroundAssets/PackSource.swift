@@ -181,10 +181,13 @@ final class PackSource: Sendable {
 
     /// Cancels the daemon's transfers that would install the pack again, and removes the pack; returns `false` if there was
     /// nothing to remove or cancel.
+    ///
+    /// - Throws: `CancellationError` if the calling task is cancelled before the removal; the pack stays then.
     func remove(_ id: PackID) async throws -> Bool {
         // A pinned pack is not removed, so its transfers stay.
         let isPinned = try store.pin(of: id) != nil
         let isWithdrawn = isPinned ? false : await withdraw(id)
+        try Task.checkCancellation()
         // The worker of a cancelled transfer holds the pack until it has ended.
         let limit = isWithdrawn ? Duration.seconds(15) : .zero
         do {
@@ -202,7 +205,8 @@ final class PackSource: Sendable {
             let tasks = try await client.withdraw(id) { usesContainer(of: $0) }
             return !tasks.isEmpty
         } catch {
-            // Without a daemon, no transfer can install the pack again.
+            // Without a daemon, no transfer can install the pack again. One that does not respond must not keep a user from
+            // freeing space.
             return false
         }
     }

@@ -243,6 +243,19 @@ struct AssetPackManagerTests {
         withExtendedLifetime(manager) {}
     }
 
+    @Test func aCancelledRemovalLeavesThePack() async throws {
+        var world = try ManagedWorld()
+        try world.publish(try ManagedPack("aurora"))
+        let manager = try await world.manager(with: "aurora")
+        let removal = Task {
+            while !Task.isCancelled { await Task.yield() }
+            try await manager.remove(assetPackWithID: "aurora")
+        }
+        removal.cancel()
+        await #expect(throws: CancellationError.self) { try await removal.value }
+        #expect(manager.assetPackIsAvailableLocally(withID: "aurora"))
+    }
+
     @Test(arguments: ["cirrus", "..", ""])
     func aPackThatThereIsNotIsNotFound(id: String) async throws {
         var world = try ManagedWorld()
