@@ -273,6 +273,7 @@ public actor AssetPackManager {
         } catch {
             failure = Self.failure(error, of: download.id)
         }
+        if failure == nil { download.completeProgress() }
         fetching -= 1
         if downloads[download.id] === download { downloads[download.id] = nil }
         beginFetches()

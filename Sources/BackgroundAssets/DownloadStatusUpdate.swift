@@ -11,7 +11,8 @@ extension AssetPackManager {
         ///
         /// The progress counts them, and its `cancel()` cancels the download, in the daemon, too. The received bytes
         /// are kept for the next download of the pack. The total is the size of the download, which is smaller than
-        /// ``AssetPack/downloadSize`` for an update that transfers only the differences.
+        /// ``AssetPack/downloadSize`` for an update that transfers only the differences. The progress is complete before
+        /// ``finished(_:)``, also if another process has transferred the pack.
         ///
         /// It changes while the download runs. Any thread may read `completedUnitCount`, `totalUnitCount`, `isFinished`,
         /// `isIndeterminate` and `isCancelled`; on Linux, Foundation reads `fractionCompleted`, and the values of a

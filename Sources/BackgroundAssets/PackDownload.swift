@@ -90,6 +90,9 @@ final class PackDownload: Sendable {
         return fetch.waitingFor == nil ? .downloading(assetPack, progress) : .paused(assetPack)
     }
 
+    /// Completes the progress of a successful download, of which the last bytes may not have been reported.
+    func completeProgress() { progress.completedUnitCount = progress.totalUnitCount }
+
     /// Ends it, and resumes all waiting callers.
     func end(_ result: Result<Void, any Error>) {
         let waiters = state.withLock { state in
