@@ -124,4 +124,12 @@ public struct LinkTarget: Hashable, Sendable {
         }
         self.text = text
     }
+
+    /// Compares bytes: targets that are canonically equivalent in Unicode lead to different files.
+    public static func == (left: LinkTarget, right: LinkTarget) -> Bool {
+        left.text.utf8.elementsEqual(right.text.utf8)
+    }
+
+    /// Equal targets have equal hashes; canonically equivalent ones have the same, too.
+    public func hash(into hasher: inout Hasher) { hasher.combine(text) }
 }

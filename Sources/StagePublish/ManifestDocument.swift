@@ -142,7 +142,10 @@ package struct ManifestDocument {
         let edited = tree.setting("packs", to: .array(packs))
         let revised = edited.setting("revision", to: .integer(revision))
         do throws(ManifestError) {
-            if try Manifest(json: Self.bytes(edited)) == manifest { return false }
+            let unrevised = try Manifest(json: Self.bytes(edited))
+            // Compares bytes, too: texts that are canonically equivalent in Unicode are equal in Swift, and not for every
+            // application.
+            if unrevised == manifest, unrevised.json() == manifest.json() { return false }
         } catch {
             throw .manifest(error)
         }

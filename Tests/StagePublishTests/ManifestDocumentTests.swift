@@ -62,6 +62,21 @@ import Testing
         #expect(manifest.packs == [try pack("aurora", 1), second])
     }
 
+    /// Both forms are equal in Swift, and different texts for an application that compares bytes.
+    @Test func anotherUnicodeFormOfATextIsAChange() throws {
+        var document = try empty()
+        var offered = try pack("aurora", 1)
+        for (form, revision) in zip(["u\u{308}", "\u{FC}"], 2...) {
+            offered.userInfo = "{\"title\":\"\(form)\"}"
+            #expect(try document.add(offered))
+            #expect(document.manifest.revision == revision)
+            let again = try document.add(offered)
+            #expect(!again)
+            let found = Array(try #require(document.manifest.packs[0].userInfo).utf8)
+            #expect(found == Array(try #require(offered.userInfo).utf8))
+        }
+    }
+
     @Test func unknownMembersAreKept() throws {
         let json = """
             {"x": {"deep": [1, {"y": 2.5}]}, "manifestVersion": 1, "application": "a",

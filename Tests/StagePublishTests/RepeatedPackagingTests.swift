@@ -149,4 +149,22 @@ struct RepeatedPackagingTests {
         let executable = try await store.package([:], "one", after: first.index)
         #expect(executable.index != first.index)
     }
+
+    /// Both forms are equal in Swift, and different names on disk.
+    @Test func anotherUnicodeFormOfALinkIsAChange() async throws {
+        let store = try IndexedStore()
+        let forms = ["caf\u{E9}", "cafe\u{301}"]
+        try SourceTree("one").link("link", to: forms[0])
+        try SourceTree("two").link("link", to: forms[1])
+        let first = try await store.package(["a": [1]], "one")
+        let second = try await store.package(["a": [1]], "two", after: first.index)
+        for (pack, form) in zip([first, second], forms) {
+            let targets = pack.index.entries.compactMap { entry -> [UInt8]? in
+                guard case .link(let target) = entry.kind else { return nil }
+                return Array(target.text.utf8)
+            }
+            #expect(targets == [Array(form.utf8)])
+        }
+        #expect(second.reference.digest != first.reference.digest)
+    }
 }
