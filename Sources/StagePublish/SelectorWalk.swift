@@ -86,9 +86,10 @@ struct SelectorWalk {
         as destination: ContentPath?
     ) throws(PackagingError) {
         for entry in try entries(of: directory) {
-            guard let name = text(of: entry.name, in: source) else { continue }
-            let below = Self.join(source, with: name)
+            let below = Self.join(source, with: entry.path.string)
+            // First: names that are not UTF-8, whose wrong bytes are replaced here, can be excluded, too.
             if isExcluded(below) { continue }
+            guard let name = text(of: entry.name, in: source) else { continue }
             let inPack = destination.map { "\($0.text)/\(name)" } ?? name
             guard let target = path(inPack, of: below) else { continue }
             guard entry.kind == .directory else {

@@ -233,6 +233,18 @@ import Testing
         #expect(throws: PackagingError.self) { try tree.evaluate(#"{"filePattern": "**/*.png"}"#) }
     }
 
+    @Test func aNameThatIsNotUTF8CanBeExcluded() throws {
+        let tree = try SourceTree()
+        try tree.file("d/kept")
+        let wrong: [CChar] = "\(tree.path)/d/caf".utf8.map { CChar(bitPattern: $0) } + [-23, 0]
+        #expect(unsafe symlink("kept", wrong) == 0)
+        for selector in [#"{"directory": "d"}"#, #"{"filePattern": "d/*"}"#] {
+            #expect(throws: PackagingError.self) { try tree.names(selector) }
+            let names = try tree.names(selector + #", {"fileExclusion": "**/caf?"}"#)
+            #expect(names == ["d/", "d/kept"])
+        }
+    }
+
     @Test func aFIFOIsRefusedWithoutWaiting() throws {
         let tree = try SourceTree()
         let fifo = tree.path.appending("fifo").string
