@@ -12,8 +12,8 @@ struct OfferedObject: Hashable {
 }
 
 extension PackIndex {
-    /// The path of the index in its store.
-    package var storePath: String { OfferedObject.path(of: url, in: .index) }
+    /// The path of the index in its store, whatever name its URL has.
+    package var storePath: String { "\(StoreObjectKind.index.folder)/\(digest)" }
 }
 
 extension Pack {
@@ -25,16 +25,7 @@ extension Pack {
         var objects = [
             OfferedObject(path: index.storePath, size: index.size, digest: index.digest)
         ]
-        // An archive with another name was not packaged in a store.
-        if let archive, StoreObjectName(OfferedObject.name(in: archive.url)) != nil {
-            objects.append(
-                OfferedObject(
-                    path: OfferedObject.path(of: archive.url, in: .archive),
-                    size: archive.size,
-                    digest: archive.digest
-                )
-            )
-        }
+        if let object = archive?.offeredObject { objects.append(object) }
         if let delta = index.fileTableDelta {
             objects.append(
                 OfferedObject(
@@ -45,6 +36,18 @@ extension Pack {
             )
         }
         return objects + index.deltas.flatMap(\.offeredObjects)
+    }
+}
+
+extension PackArchive {
+    /// The archive as an object of a store; `nil` for one with another name, which was not packaged in a store.
+    var offeredObject: OfferedObject? {
+        guard StoreObjectName(OfferedObject.name(in: url)) != nil else { return nil }
+        return OfferedObject(
+            path: OfferedObject.path(of: url, in: .archive),
+            size: size,
+            digest: digest
+        )
     }
 }
 

@@ -29,6 +29,8 @@ struct PublishedPacks {
     private(set) var own: [Element] = []
     /// The packs of other stores.
     private(set) var others: [Element] = []
+    /// The archives of packs without an index that have the names of archives in a store.
+    private(set) var archives: [OfferedObject] = []
 
     /// Finds the store of each pack.
     ///
@@ -38,7 +40,10 @@ struct PublishedPacks {
     init(of manifests: [PublishedManifest], in store: Directory) throws(FileError) {
         for published in manifests {
             for pack in published.manifest.packs {
-                guard let index = pack.index else { continue }
+                guard let index = pack.index else {
+                    if let object = pack.archive?.offeredObject { archives.append(object) }
+                    continue
+                }
                 var element = Element(pack: pack, index: index, store: store.path)
                 if let other = Self.store(of: index, relativeTo: published.directory),
                     try !Self.isAnyObject(of: pack, in: store)

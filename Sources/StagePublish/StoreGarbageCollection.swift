@@ -153,7 +153,8 @@ package struct StoreGarbageCollection: Equatable, Sendable {
 
     /// Returns the paths of the objects that manifests name; the stores must contain all their indexes.
     ///
-    /// An object of this store that a pack of another store names, too, is kept.
+    /// An object of this store that a pack of another store names, too, is kept, and so is an archive that a pack without an
+    /// index names.
     private static func objects(
         of packs: PublishedPacks
     ) throws(StoreGarbageCollectionError) -> Set<String> {
@@ -163,7 +164,7 @@ package struct StoreGarbageCollection: Equatable, Sendable {
             paths.formUnion((element.pack.offeredObjects + content.offeredBundles).map(\.path))
         }
         guard !paths.isEmpty else { throw .nothingIndexed }
-        return paths
+        return paths.union(packs.archives.map(\.path))
     }
 
     /// Reads an index that a manifest names.

@@ -310,6 +310,47 @@ struct StoreGarbageCollectionTests {
         }
     }
 
+    /// A manifest offers the archive of an indexed pack for clients that know no indexes.
+    @Test func anArchiveThatAPackWithoutIndexNamesStays() async throws {
+        let versions = try await versions()
+        let bytes: [UInt8] = [1, 2, 3]
+        let name = "\(Digest(of: bytes)).of.\(Digest(of: [4]))"
+        let folder = try store.directory().makeDirectory("a")
+        try folder.write(bytes, to: try #require(FilePath.Component(name)), durably: false)
+        var offered = try manifest(versions[2])
+        let archive = PackArchive(
+            url: "store/a/\(name)",
+            format: .tarZstandard,
+            size: ByteCount(3),
+            digest: Digest(of: bytes)
+        )
+        offered.packs.append(
+            Pack(
+                id: try PackID("archived"),
+                version: 1,
+                policy: .onDemand,
+                archive: archive,
+                installedSize: ByteCount(1),
+                fileCount: 1
+            )
+        )
+        let found = try await collect(offered, keeping: 0)
+        #expect(found.used.objects == 3)
+        #expect(try store.names(in: "a") == [name])
+        offered.packs.removeLast()
+        _ = try await collect(offered, keeping: 0)
+        #expect(try store.names(in: "a") == [])
+    }
+
+    @Test func anIndexIsFoundByItsDigestWhateverItsURL() async throws {
+        let versions = try await versions()
+        var offered = try manifest(versions[2])
+        offered.packs[0].index?.url = "https://cdn.example.org/levels/3.index"
+        let found = try await collect(offered, keeping: 0)
+        #expect(found.used.objects == 2)
+        #expect(try store.files(of: versions[2].index).keys.sorted() == ["a"])
+    }
+
     @Test func temporaryFilesOfKilledRunsGo() async throws {
         let versions = try await versions()
         let offered = try manifest(versions[2])
