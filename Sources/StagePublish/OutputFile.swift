@@ -12,6 +12,8 @@ final class OutputFile {
     private let directory: Directory
     private let name: FilePath.Component
     private let temporary: TemporaryFile
+    /// The permission bits of the file that this one replaces; `nil` if there is none.
+    private let mode: FilePermissions?
     private var hasher: SHA256Hasher? = SHA256Hasher()
 
     /// Creates a temporary file beside `path`, and removes those of killed processes.
@@ -22,14 +24,31 @@ final class OutputFile {
         let above = path.removingLastComponent()
         do throws(FileError) {
             directory = try Directory.open(above.isEmpty ? "." : above)
-            guard try directory.status(FilePath(name))?.kind != .directory else {
-                throw FileError("create", path: path, errno: .isDirectory)
-            }
+            try Self.check(name, in: directory, at: path)
+            mode = try directory.permissions(of: name)
             temporary = try TemporaryFile.make(for: name, in: directory)
         } catch {
             throw .file(error)
         }
         self.name = name
+    }
+
+    /// Throws for a directory, a device, a FIFO or a socket, and for a link to one.
+    ///
+    /// The rename would replace it, such as `/dev/null`.
+    private static func check(
+        _ name: FilePath.Component,
+        in directory: Directory,
+        at path: FilePath
+    ) throws(FileError) {
+        var present = try directory.status(following: name.string)
+        if present == nil { present = try directory.status(FilePath(name)) }
+        switch present?.kind {
+        case .directory: throw FileError("create", path: path, errno: .isDirectory)
+        // Throws, since it is not a regular file.
+        case .other: _ = try File.open(readingRegular: path)
+        case .file, .link, nil: break
+        }
     }
 
     /// Appends bytes.
@@ -39,11 +58,12 @@ final class OutputFile {
         size = size + ByteCount(bytes.count)
     }
 
-    /// Syncs the file, renames it to its final name, replacing an existing file, and returns the digest of
-    /// its bytes.
+    /// Syncs the file, renames it to its final name, replacing an existing file, whose permissions it gets, and returns
+    /// the digest of its bytes.
     func publish() throws(PackagingError) -> Digest {
         guard let hasher = hasher.take() else { preconditionFailure("a file is published once") }
         try PackagingError.wrapping { () throws(FileError) in
+            if let mode { try temporary.file.ensureMode(mode) }
             try temporary.file.synchronize()
             try directory.rename(temporary.name, to: name, in: directory)
             try directory.synchronize()

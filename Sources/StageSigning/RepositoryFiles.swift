@@ -193,7 +193,9 @@ package final class RepositoryFiles {
         try SigningError.wrapping { () throws(FileError) in
             if try directory.createDirectory(FilePath(folder)) { try directory.synchronize() }
             let place = try directory.makeDirectory(FilePath(folder))
-            try place.write(document.bytes, to: name, durably: true)
+            // A timestamp that is replaced keeps the permissions that servers need.
+            let mode = try place.permissions(of: name)
+            try place.write(document.bytes, to: name, durably: true, exactly: mode)
         }
     }
 

@@ -107,12 +107,14 @@ struct ManifestFile {
             throw failure
         }
         do throws(FileError) {
-            // Servers distinguish versions by size and modification time in seconds.
+            // Servers distinguish versions by size and modification time in seconds, and need the permissions that the
+            // publisher gave the file.
             let before = try directory.status(FilePath(component))?.modified
             try directory.write(
                 document.json(),
                 to: component,
                 durably: true,
+                exactly: directory.permissions(of: component),
                 modifiedAfter: before
             )
         } catch {

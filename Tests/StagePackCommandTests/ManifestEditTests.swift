@@ -1,3 +1,4 @@
+import Glibc
 import StageModel
 import StageSystem
 import StageTesting
@@ -101,6 +102,26 @@ struct ManifestEditTests: PublisherSuite {
         let again = try await run("manifest remove site/manifest.json aurora")
         #expect(again.status == 13 && !again.error.contains("hint: "), "\(again)")
         #expect(try Manifest(json: Array(try text("site/manifest.json").utf8)) == manifest)
+    }
+
+    /// Sets permissions that no umask gives a new file.
+    private func share(_ name: FilePath) throws {
+        let status = unsafe chmod(directory.path.pushing(name).string, 0o660)
+        try #require(status == 0)
+    }
+
+    @Test func whatIsReplacedKeepsItsPermissions() async throws {
+        try await publish("site/a.tar")
+        try share("site/manifest.json")
+        #expect(try await add("site/a.tar").status == 0)
+        #expect(try directory.status("site/manifest.json")?.mode == 0o660)
+        #expect(try await run("keys generate k.pem --unencrypted").status == 0)
+        #expect(try await run("keys init site/manifest.json --key k.pem").status == 0)
+        try share("site/metadata/timestamp.json")
+        let refreshed = try await run("refresh site/manifest.json --key k.pem --force")
+        #expect(refreshed.status == 0, "\(refreshed)")
+        #expect(refreshed.output.contains("(new)"), "\(refreshed)")
+        #expect(try directory.status("site/metadata/timestamp.json")?.mode == 0o660)
     }
 
     @Test func aRemovalIsSigned() async throws {

@@ -399,4 +399,36 @@ import Testing
             )
         ) { try await packager.write(evaluation, to: missing) }
     }
+
+    /// As `/dev/null`, which a rename would replace.
+    @Test(arguments: [false, true])
+    func aFIFOIsNotReplaced(isBehindLink: Bool) async throws {
+        let directory = try TemporaryDirectory.required()
+        let fifo = directory.path.appending("fifo")
+        let status = unsafe mkfifo(fifo.string, 0o600)
+        try #require(status == 0)
+        try directory.createLink("out", to: "fifo")
+        let output = isBehindLink ? directory.path.appending("out") : fifo
+        let evaluation = try tree("one").evaluate(#"{"directory": "."}"#)
+        let packager = ArchivePackager(format: .tar, threads: 1)
+        let error = await #expect(throws: PackagingError.self) {
+            try await packager.write(evaluation, to: output)
+        }
+        guard case .file(let fault)? = error else {
+            Issue.record("\(String(describing: error))")
+            return
+        }
+        #expect(fault.path == output && fault.isNotRegularFile)
+        #expect(try directory.status("fifo")?.kind == .other)
+        #expect(try directory.status("out")?.kind == .link)
+        #expect(try directory.entries().map(\.path.string).sorted() == ["fifo", "one", "out"])
+    }
+
+    @Test func anArchiveThatIsReplacedKeepsItsPermissions() async throws {
+        let directory = try TemporaryDirectory.required()
+        let mode = FilePermissions(rawValue: 0o640)
+        try directory.write([1], to: "out", durably: false, exactly: mode)
+        _ = try await pack(try tree("one"), .tar)
+        #expect(try directory.status("out")?.mode == 0o640)
+    }
 }
