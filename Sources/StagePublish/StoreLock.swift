@@ -166,3 +166,17 @@ package enum StoreObjectKind: CaseIterable, Sendable {
         return FilePath.Component(stringLiteral: prefix + mark)
     }
 }
+
+extension Directory {
+    /// Waits until the names of all objects of this store are on disk, before a manifest names some of them.
+    ///
+    /// A killed run may have renamed objects without syncing their directories, and a later run leaves them as they are.
+    package func synchronizeObjects() throws(FileError) {
+        for kind in StoreObjectKind.allCases {
+            let folder = path.appending(kind.folder)
+            guard FileStatus.exists(folder) else { continue }
+            try Directory.open(folder).synchronize()
+        }
+        try synchronize()
+    }
+}

@@ -94,14 +94,20 @@ struct IndexFile {
             }
             if damaged == nil { try Self.mark(stored, in: store) }
         } catch {
-            throw CommandFailure(output: error)
+            var failure = CommandFailure(output: error)
+            if error.errno == .noSuchFileOrDirectory {
+                failure.hint =
+                    "copy it from another copy of the store, or package the version again"
+            }
+            throw failure
         }
         if let damaged { throw CommandFailure(damagedObject: damaged) }
     }
 
-    /// Marks the objects of an index; only warns in a store that this user cannot write.
+    /// Marks the objects of an index, whose names are on disk then; only warns in a store that this user cannot write.
     private static func mark(_ stored: StoredIndex, in store: Directory) throws(FileError) {
         do throws(FileError) {
+            try store.synchronizeObjects()
             try OfferMark.write(stored, to: store)
         } catch  where [.readOnlyFileSystem, .permissionDenied].contains(error.errno) {
             Console.note(

@@ -268,6 +268,38 @@ struct StoreAccessTests {
         #expect((packed.output + packed.error).contains(reason), "\(packed)")
     }
 
+    @Test func aVersionWithoutABundleIsNotOffered() async throws {
+        let index = try await packageThenChange()
+        try await createManifest()
+        let bundles = try Directory.open(publisher.store.appending("b"))
+        let entries = try bundles.entries()
+        let name = try #require(entries.first).name
+        try bundles.remove(name)
+        let ending = try await add(index, version: 1)
+        #expect(ending.status == 31, "\(ending)")
+        #expect(ending.error.contains("b/\(name)': No such file or directory"), "\(ending)")
+        let hint = "copy it from another copy of the store, or package the version again"
+        #expect(ending.error.hasSuffix("hint: \(hint)\n"), "\(ending)")
+    }
+
+    /// A run that was killed may have renamed bundles without syncing their directory, which fails here.
+    @Test(.tracing)
+    func aVersionIsOfferedOnlyIfItsObjectsAreOnDisk() async throws {
+        let index = try await packageThenChange()
+        try await createManifest()
+        let before = try bytes(of: FilePath(manifest))
+        let bundles = publisher.store.appending("b").string
+        let program = Program(wrapper: [
+            "/usr/bin/strace", "-f", "-qq", "-o", "/dev/null", "-P", bundles, "-e", "signal=none",
+            "-e", "trace=fsync", "-e", "inject=fsync:error=EIO", try Program.path.string,
+        ])
+        let ending = try await add(index, version: 1, by: program)
+        #expect(ending.status == 31, "\(ending)")
+        #expect(ending.error.contains("cannot synchronize '\(bundles)'"), "\(ending)")
+        #expect(try bytes(of: FilePath(manifest)) == before)
+        #expect(try await add(index, version: 1).status == 0)
+    }
+
     @Test func marksOfOneVersionDoNotAddUp() async throws {
         try publisher.write(["a": noise(1000)])
         let index = try await publisher.package(version: 1)
