@@ -50,7 +50,9 @@ extension ManifestFile {
         // The manifests of a directory share their metadata. The lock on a manifest is always taken first.
         let shared = try await self.lock("metadata", in: directory, timeout: .seconds(30))
         if takesManifest, refusesOlder { try refuseOlder(component, in: directory) }
-        let report = try perform(body, with: keyring, on: component, in: directory)
+        let files = RepositoryFiles(directory: directory, manifestName: component)
+        let manifest = try takesManifest ? bytes() : renewedManifest(in: files)
+        let report = try perform(body, with: keyring, on: manifest, in: files)
         _ = consume shared
         _ = consume lock
         return report
@@ -85,13 +87,13 @@ extension ManifestFile {
     private func perform(
         _ body: (SigningRun) throws(SigningError) -> SigningReport,
         with keyring: Keyring,
-        on component: FilePath.Component,
-        in directory: Directory
+        on manifest: [UInt8],
+        in files: RepositoryFiles
     ) throws(CommandFailure) -> SigningStateReport {
         let run = SigningRun(
-            RepositoryFiles(directory: directory, manifestName: component),
+            files,
             // Signs the exact bytes on disk, since clients compare bytes.
-            manifest: try bytes(),
+            manifest: manifest,
             signers: keyring.signers,
             at: .now
         )
@@ -100,6 +102,21 @@ extension ManifestFile {
         } catch {
             throw CommandFailure(error, manifest: name)
         }
+    }
+
+    /// Returns the bytes of the manifest for a run that renews metadata; those of the published copy if the file is missing.
+    private func renewedManifest(in files: RepositoryFiles) throws(CommandFailure) -> [UInt8] {
+        guard !FileStatus.exists(files.directory.path.appending(files.manifestName)) else {
+            return try bytes()
+        }
+        let published: [UInt8]?
+        do throws(SigningError) {
+            published = try files.publishedManifest()
+        } catch {
+            throw CommandFailure(error, manifest: name)
+        }
+        guard let published else { return try bytes() }
+        return published
     }
 
     /// Refuses a manifest that is signed already.

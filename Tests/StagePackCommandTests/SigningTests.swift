@@ -534,4 +534,19 @@ struct SigningTests: PublisherSuite {
         with open("ended", "a") as file:
             file.write("1")
         """#
+
+    /// A timer must not let the metadata expire while the publisher works on the manifest.
+    @Test func metadataOfAMissingManifestIsRenewed() async throws {
+        try await createManifest()
+        try await succeed("keys init manifest.json --key ../k.pem --unencrypted")
+        let names = try directory.entries().map(\.path.string).filter { $0.hasSuffix(".json") }
+        try directory.rename("manifest.json", to: "away", in: directory)
+        let renewed = try await state("refresh manifest.json --key ../k.pem --force")
+        #expect(renewed.isPublished)
+        #expect(renewed.roles.filter(\.isNew).map(\.role) == ["snapshot", "timestamp"])
+        try directory.rename("away", to: "manifest.json", in: directory)
+        let after = try directory.entries().map(\.path.string).filter { $0.hasSuffix(".json") }
+        #expect(after.sorted() == names.sorted())
+        #expect(try await run("refresh other.json --key ../k.pem --force").status == 64)
+    }
 }
