@@ -73,7 +73,7 @@ package struct PackRecord: Equatable, Sendable {
         }
         let path = Self.path(beside: archive)
         guard let name = path.lastComponent else { return }
-        try Self.directory(of: path).write(record.json, to: name, durably: true)
+        try Self.directory(of: path).rewrite(record.json, to: name, durably: true)
     }
 
     /// Checks that the archive or index was made from the recipe.

@@ -107,6 +107,8 @@ struct ManifestFile {
             throw failure
         }
         do throws(FileError) {
+            // Under the lock, no temporary file is in use: these are of killed commands.
+            TemporaryFile.removeLeftovers(of: component, in: directory)
             // Servers distinguish versions by size and modification time in seconds, and need the permissions that the
             // publisher gave the file.
             let before = try directory.status(FilePath(component))?.modified

@@ -104,6 +104,19 @@ struct ManifestEditTests: PublisherSuite {
         #expect(try Manifest(json: Array(try text("site/manifest.json").utf8)) == manifest)
     }
 
+    @Test func whatKilledCommandsLeftIsRemoved() async throws {
+        try await publish("site/a.tar")
+        let left = [
+            "site/.manifest.json.3mxh1urkd3nsa.tmp", "site/.a.tar.pack.json.3mxh1urkd3nsa.tmp",
+        ]
+        for name in left { try write(name, "{") }
+        #expect(try await add("site/a.tar").status == 0)
+        #expect(try directory.status(FilePath(left[0])) == nil)
+        try write("assets/one.txt", "two")
+        #expect(try await run("package recipe.json -o site/a.tar -q").status == 0)
+        #expect(try directory.status(FilePath(left[1])) == nil)
+    }
+
     /// Sets permissions that no umask gives a new file.
     private func share(_ name: FilePath) throws {
         let status = unsafe chmod(directory.path.pushing(name).string, 0o660)
