@@ -268,6 +268,21 @@ struct StoreAccessTests {
         #expect((packed.output + packed.error).contains(reason), "\(packed)")
     }
 
+    @Test(arguments: ["gc", "verify"])
+    func aStoreThatTheSystemRefusesIsNoFaultOfTheCommandLine(command: String) async throws {
+        try await createManifest()
+        let loop = world.directory.path.appending("loop").string
+        #expect(unsafe symlink("loop", loop) == 0)
+        let words = ["store", command] + (command == "gc" ? ["--manifest", manifest] : [])
+        let refused = try await world.program.run(words + [loop])
+        #expect(refused.status == 31, "\(refused)")
+        #expect(refused.error.contains("cannot open '\(loop)'"), "\(refused)")
+        let missing = try await world.program.run(words + [loop + ".none"])
+        #expect(missing.status == 64, "\(missing)")
+        let hint = "hint: name the directory with the folders 'i' and 'b'\n"
+        #expect(missing.error.hasSuffix(hint), "\(missing)")
+    }
+
     @Test func aVersionWithoutABundleIsNotOffered() async throws {
         let index = try await packageThenChange()
         try await createManifest()

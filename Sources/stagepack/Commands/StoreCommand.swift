@@ -66,7 +66,7 @@ struct StoreCollectCommand: ReportingSubcommand {
         do throws(FileError) {
             directory = try Directory.open(FilePath(store))
         } catch {
-            throw .usage(error.description)
+            throw CommandFailure(store: error)
         }
         let lock: StoreLock
         do throws(FileError) {

@@ -48,7 +48,7 @@ struct StoreVerifyCommand: ReportingSubcommand {
         do throws(FileError) {
             directory = try Directory.open(FilePath(store))
         } catch {
-            throw .usage(error.description)
+            throw CommandFailure(store: error)
         }
         try check(directory, offeredBy: manifests)
         let verification = try await verify(directory, offeredBy: manifests)

@@ -144,6 +144,12 @@ extension CommandFailure {
         )
     }
 
+    /// Creates the failure to open the directory of a store that the command line names.
+    init(store error: FileError) {
+        self.init(argument: error)
+        if status == .usage { hint = "name the directory with the folders 'i' and 'b'" }
+    }
+
     /// Creates the failure for a version with a damaged index or bundle, which no client could install.
     init(damagedObject path: FilePath) {
         self.init(
