@@ -36,6 +36,9 @@ package struct StoreGarbageCollection: Equatable, Sendable {
     /// The file that records since when objects are unused.
     static let recordName: FilePath.Component = ".unused"
 
+    /// The earliest time that a right clock can show, in seconds since 1970: the start of 2026.
+    private static let earliestTime = Int64(1_767_225_600)
+
     /// Returns whether a temporary file belongs to the record or to a mark.
     static func isOwnFile(_ name: String) -> Bool {
         name.hasPrefix(".\(recordName.string).") || name.hasPrefix(".\(OfferMark.prefix)")
@@ -63,6 +66,8 @@ package struct StoreGarbageCollection: Equatable, Sendable {
         now: Int64,
         isDryRun: Bool = false
     ) throws(StoreGarbageCollectionError) -> StoreGarbageCollection {
+        // Its times would be recorded, and the next collection would take all unused objects for old ones.
+        guard now >= earliestTime else { throw .clockIsBehind }
         let packs: PublishedPacks
         do throws(FileError) {
             packs = try PublishedPacks(of: manifests, in: store)
@@ -230,6 +235,8 @@ private struct UnusedObjects: Equatable {
 package indirect enum StoreGarbageCollectionError: Error, Equatable, Sendable {
     /// A file cannot be read, written or removed.
     case file(FileError)
+    /// The clock shows a time before 2026.
+    case clockIsBehind
     /// No manifest names an index, so all objects would be removed.
     case nothingIndexed
     /// The store lacks the index of an offered pack.
@@ -243,6 +250,7 @@ extension StoreGarbageCollectionError: CustomStringConvertible {
     package var description: String {
         switch self {
         case .file(let error): error.description
+        case .clockIsBehind: "the clock of this machine is wrong: it shows a time before 2026"
         case .nothingIndexed: "no manifest offers an indexed pack"
         case .missingIndex(let pack, let path): "pack '\(pack)': there is no '\(path)'"
         case .index(let pack, let fault): "pack '\(pack)': \(fault)"

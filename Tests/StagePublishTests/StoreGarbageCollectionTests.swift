@@ -161,6 +161,20 @@ struct StoreGarbageCollectionTests {
         #expect(try await collect(offered, after: 30 * day).removed == back.waiting)
     }
 
+    /// A machine without a battery for its clock shows 1970 until it asks a time server.
+    @Test func aClockThatIsBehindShortensNoTime() async throws {
+        let versions = try await versions()
+        let offered = try manifest(versions[2])
+        let waiting = try await collect(offered).waiting
+        for isDryRun in [true, false] {
+            await #expect(throws: StoreGarbageCollectionError.clockIsBehind) {
+                try await collect(offered, after: 60 - start, isDryRun: isDryRun)
+            }
+        }
+        #expect(try await collect(offered, after: 29 * day).waiting == waiting)
+        #expect(try await collect(offered, after: 30 * day).removed == waiting)
+    }
+
     @Test func aDamagedRecordMakesObjectsWaitAnew() async throws {
         let versions = try await versions()
         let offered = try manifest(versions[2])

@@ -214,6 +214,13 @@ extension CommandFailure {
         switch error {
         case .file(let error), .index(_, .file(let error)):
             self.init(output: error)
+        case .clockIsBehind:
+            self.init(
+                status: .packagingFailed,
+                message: error.description,
+                hint: "set the clock, then run it again",
+                retryAdvice: .later
+            )
         case .nothingIndexed, .missingIndex:
             self.init(
                 status: .packagingFailed,
