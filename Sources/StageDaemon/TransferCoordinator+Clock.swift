@@ -2,6 +2,43 @@ import FoundationEssentials
 import Logging
 import StageSystem
 
+/// Work that becomes due by time alone.
+extension TransferCoordinator {
+    /// Processes everything that becomes due by time alone, until the task is cancelled.
+    func watchClock() async {
+        for await _ in alarms {
+            alarmSchedule.alarmArrived()
+            _ = readClock()
+            retryDate = nil
+            await recordClockChange()
+            await recordEndings()
+            await rescheduleAll()
+            await sweepResumeData()
+            await expire()
+            state.handOverAll(at: readClock())
+            for id in state.sessions.keys.sorted() { await launchIfNeeded(id) }
+            runScheduler()
+            // If the scheduler is delayed, only this sets the timer to other dates.
+            setTimer()
+        }
+    }
+
+    /// Sets the timer to the next date that changes a task or session by time alone.
+    ///
+    /// - Parameter date: The time of the decision that waits for such a date; `nil` for the current time.
+    func setTimer(at date: Date? = nil) {
+        let now = date ?? readClock()
+        let mustRetry = !unrecorded.isEmpty || !unscheduled.isEmpty || unrecordedClockChange != 0
+        // Set at each run of the scheduler: an earlier date stays, however many runs follow.
+        retryDate = mustRetry ? retryDate ?? now + TransferState.diskWait : nil
+        var dates = state.nextDates(at: now)
+        dates.other = [dates.other, retryDate].compactMap(\.self).min()
+        let isDelayed = isSchedulerDelayed || !hasStarted
+        guard alarmSchedule.set(dates, isSchedulerDelayed: isDelayed, at: now) else { return }
+        timer.set(alarmSchedule.date)
+    }
+}
+
 /// Changes of the wall clock.
 extension TransferCoordinator {
     /// Returns the current time.

@@ -256,10 +256,11 @@ extension TransferCoordinator {
         // A daemon that is shutting down starts no handler; its successor will.
         guard !Task.isCancelled else { return }
         let token = UUID().uuidString.lowercased()
-        let order = state.decideLaunch(of: id, token: token, boot: "\(boot)", at: readClock())
+        let now = readClock()
+        let order = state.decideLaunch(of: id, token: token, boot: "\(boot)", at: now)
         guard let order else {
-            // If only the delay prevents the launch, the timer retries it.
-            if state.sessions[id].map(state.mayLaunch) ?? false { setTimer() }
+            // If only the delay prevents the launch, the timer retries it, also if the delay has ended since the decision.
+            if state.sessions[id].map(state.mayLaunch) ?? false { setTimer(at: now) }
             return
         }
         let error = await save(id)

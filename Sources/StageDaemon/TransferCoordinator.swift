@@ -56,8 +56,9 @@ actor TransferCoordinator {
     nonisolated let deletions: AsyncStream<ResourceDeletion>
     let deletionQueue: AsyncStream<ResourceDeletion>.Continuation
     nonisolated let feed = EventFeed()
-    private nonisolated let timer: WakeTimer
-    private nonisolated let alarms: AsyncStream<Void>
+    nonisolated let timer: WakeTimer
+    nonisolated let alarms: AsyncStream<Void>
+    private nonisolated let alarm: AsyncStream<Void>.Continuation
 
     /// State that all decisions are based on.
     var state: TransferState
@@ -89,10 +90,12 @@ actor TransferCoordinator {
     var retryDate: Date?
     /// Set once the daemon is shutting down and no attempt runs any more.
     private var hasAbandonedAborts = false
-    private var hasStarted = false
+    private(set) var hasStarted = false
     /// Earliest time of the next run of the scheduler.
-    private var nextSchedulerRun = ContinuousClock.now
-    private var isSchedulerDelayed = false
+    var nextSchedulerRun = ContinuousClock.now
+    private(set) var isSchedulerDelayed = false
+    /// Date of the timer.
+    var alarmSchedule = AlarmSchedule()
 
     init(
         files: TransferFiles,
@@ -117,23 +120,8 @@ actor TransferCoordinator {
             bufferingPolicy: .bufferingNewest(1)
         )
         self.alarms = alarms
+        self.alarm = alarm
         timer = WakeTimer { alarm.yield() }
-    }
-
-    /// Processes everything that becomes due by time alone, until the task is cancelled.
-    func watchClock() async {
-        for await _ in alarms {
-            _ = readClock()
-            retryDate = nil
-            await recordClockChange()
-            await recordEndings()
-            await rescheduleAll()
-            await sweepResumeData()
-            await expire()
-            state.handOverAll(at: readClock())
-            for id in state.sessions.keys.sorted() { await launchIfNeeded(id) }
-            runScheduler()
-        }
     }
 
     /// Applies a changed configuration.
@@ -190,6 +178,7 @@ actor TransferCoordinator {
             let spent = ContinuousClock.now - start
             if spent > .milliseconds(5) { nextSchedulerRun = .now + spent * 9 }
         }
+        if alarmSchedule.schedulerRuns() { alarm.yield() }
         let now = readClock()
         checkSpace()
         perform(state.runScheduler(at: now))
@@ -222,15 +211,6 @@ actor TransferCoordinator {
             }
         }
         sendPendingReasons(of: waiting)
-    }
-
-    /// Sets the timer to the next date that changes a task or session by time alone.
-    func setTimer() {
-        let now = readClock()
-        let mustRetry = !unrecorded.isEmpty || !unscheduled.isEmpty || unrecordedClockChange != 0
-        // Set at each run of the scheduler: an earlier date stays, however many runs follow.
-        retryDate = mustRetry ? retryDate ?? now + TransferState.diskWait : nil
-        timer.set([state.nextDate(at: now), retryDate].compactMap(\.self).min())
     }
 }
 

@@ -152,17 +152,21 @@ struct TransferState {
         return effects + decision.wait.map { Effect.wait($0) }
     }
 
-    /// Returns the next date that changes a decision by time alone, except retried journal writes.
-    func nextDate(at now: Date) -> Date? {
-        var dates = [scheduler.nextDeadline, expiries.min?.date, diskWaitEnd]
+    /// Returns the next dates that change a decision by time alone, except retried journal writes.
+    func nextDates(at now: Date) -> AlarmSchedule.Dates {
+        var ofScheduler = [scheduler.nextDeadline, diskWaitEnd]
+        var others = [expiries.min?.date]
         // A launch whose date has passed waits for another event, such as the end of another handler.
         for session in sessions.values {
-            if session.mustEndDelays { dates.append(session.nextEndOfDelays) }
+            if session.mustEndDelays { ofScheduler.append(session.nextEndOfDelays) }
             guard mayLaunch(session), let date = session.record.launchLimiter.notBefore, date > now
             else { continue }
-            dates.append(date)
+            others.append(date)
         }
-        return dates.compactMap(\.self).min()
+        return AlarmSchedule.Dates(
+            scheduler: ofScheduler.compactMap(\.self).min(),
+            other: others.compactMap(\.self).min()
+        )
     }
 
     /// Applies changed network and power conditions, and ends the delays that they make pointless.

@@ -37,7 +37,7 @@ struct AttachDelayTests {
             _ = state.detach(1, at: now + second)
             _ = try state.attach("s", launch: nil, for: owner, at: now + second)
             #expect(state.runScheduler(at: now + second) == [])
-            #expect(state.nextDate(at: now + second) == end)
+            #expect(state.nextDates(at: now + second).first == end)
         }
         fail(task, in: &state, at: end)
         _ = state.detach(1, at: end)

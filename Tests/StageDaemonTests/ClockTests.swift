@@ -61,7 +61,9 @@ struct ClockTests {
         #expect(!state.isSpaceDue(at: start + change + TransferState.diskWait - 1))
         #expect(state.isSpaceDue(at: start + change + TransferState.diskWait))
         _ = state.runScheduler(at: start + change + TransferState.diskWait)
-        #expect(state.nextDate(at: start + change) == start + change + 2 * TransferState.diskWait)
+        #expect(
+            state.nextDates(at: start + change).first == start + change + 2 * TransferState.diskWait
+        )
         let sweeps = [86_400, 86_401].map { state.isSweepDue(at: start + change + $0) }
         #expect(sweeps == [false, true])
     }

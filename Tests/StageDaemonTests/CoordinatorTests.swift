@@ -139,6 +139,29 @@ struct CoordinatorTests {
         #expect(subscriptions.map { $0.takeMissedEvents() } == [true, false])
     }
 
+    /// With the passed date, the timer would fire again and again.
+    @Test func aPassedDateWaitsForTheStartOfTheScheduler() async throws {
+        let (coordinator, _, _) = try await makeCoordinator()
+        await coordinator.fillDisk(at: .now - 60)
+        await coordinator.setTimer()
+        var schedule = await coordinator.alarmSchedule
+        // The deadline of the task is left.
+        #expect(schedule.isHeld && schedule.date ?? .distantPast > .now)
+        await coordinator.start(.unknown)
+        schedule = await coordinator.alarmSchedule
+        #expect(!schedule.isHeld)
+    }
+
+    /// Such as a launch that a full disk has prevented: the run of the scheduler ends the wait for the disk.
+    @Test func aLaunchThatWaitsForADateOfADelayedSchedulerIsNotLost() async throws {
+        let (coordinator, session, _) = try await makeCoordinator()
+        await coordinator.start(.unknown)
+        await coordinator.delayScheduler(afterEventOf: session)
+        let clock = Task { await coordinator.watchClock() }
+        defer { clock.cancel() }
+        try await poll("the handler is not started") { await coordinator.hasLaunched(session) }
+    }
+
     /// A session that never had a client stays: its creator may repeat the request.
     @Test(arguments: [true, false])
     func aSessionThatItsClientHasLeftEndsWithTheRefusalOfItsStaging(
@@ -186,6 +209,22 @@ extension TransferCoordinator {
         for record in try await journal.sessions() {
             state.sessions[record.id] = TransferState.Session(record: record)
         }
+    }
+
+    fileprivate func hasLaunched(_ session: Int64) -> Bool { launches[session] != nil }
+
+    /// Simulates a full disk since a date.
+    fileprivate func fillDisk(at date: Date) { state.waitForSpace(free: .zero, at: date) }
+
+    /// Delays the scheduler, while the date of the next check of a full disk has passed and a session waits for its handler.
+    fileprivate func delayScheduler(afterEventOf session: Int64) {
+        nextSchedulerRun = .now + .milliseconds(100)
+        runScheduler()
+        fillDisk(at: .now - 60)
+        state.sessions[session]?.record.configuration.handler = LaunchHandler(command: ["true"])
+        state.sessions[session]?.record.last = 1
+        state.sessions[session]?.unfinished = 0
+        setTimer()
     }
 
     /// Leaves a task as a removal of its session that failed, with a journal that could not be read.

@@ -522,12 +522,12 @@ struct TransferStateTests {
         #expect(!state.isSpaceDue(at: now + 14))
         #expect(state.isSpaceDue(at: now + 15))
         state.checkSpace(free: .mebibytes(2), at: now + 15)
-        #expect(state.nextDate(at: now) == now + 30)
+        #expect(state.nextDates(at: now).first == now + 30)
         #expect(state.endDiskWait(at: now + 29) == false)
         state.checkSpace(free: .mebibytes(3), at: now + 30)
-        #expect(state.nextDate(at: now) == now + 45)
+        #expect(state.nextDates(at: now).first == now + 45)
         #expect(state.endDiskWait(at: now + 45) == true)
-        #expect(state.nextDate(at: now) == nil)
+        #expect(state.nextDates(at: now).first == nil)
     }
 
     @Test func theWaitForADiskThatStaysReadOnlyBeginsOnce() {
@@ -546,7 +546,7 @@ struct TransferStateTests {
         }
         _ = state.runScheduler(at: date + 15)
         #expect(state.endDiskWait(at: date + 29) == false)
-        #expect(state.nextDate(at: date + 29) == date + 30)
+        #expect(state.nextDates(at: date + 29).first == date + 30)
         #expect(state.endDiskWait(at: date + 30) == true)
         #expect(state.endDiskWait(at: date + 60) == false)
         #expect(state.waitForSpace(free: free, problem: error, at: date + 60) == true)
@@ -559,7 +559,7 @@ struct TransferStateTests {
         _ = state.runScheduler(at: now + 15)
         #expect(state.endDiskWait(at: now + 60) == false)
         // Otherwise the timer would fire at once, repeatedly.
-        #expect(state.nextDate(at: now + 60) == nil)
+        #expect(state.nextDates(at: now + 60).first == nil)
         state.unrecorded = []
         #expect(state.endDiskWait(at: now + 60) == true)
     }
