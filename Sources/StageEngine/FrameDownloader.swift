@@ -165,10 +165,9 @@ struct FrameDownloader: Sendable {
             let part = (request.range, deltas.size)
             try await fetch(part, from: deltas.mirrors, into: consumer, progress: progress)
         } catch {
-            // Writes the frames that arrived completely; bundles provide the rest.
-            await consumer.waitForEnqueuedPieces()
-            // A write error has ended the transfer; `finish()` throws it.
-            if !consumer.isWanted { _ = try await consumer.finish() }
+            // If a write error has ended the transfer, the error of the transfer is a cancellation.
+            if let localError = await consumer.localError() { throw localError }
+            // Bundles provide the frames that have not arrived.
             guard case .transfer = error else { throw error }
         }
         progress.addUndecoded(try await consumer.finish())
@@ -228,10 +227,8 @@ struct FrameDownloader: Sendable {
             let part = (range, tree.index.bundles[request.bundle].size)
             url = try await fetch(part, from: mirrors, into: consumer, progress: progress)
         } catch {
-            // Writes the frames that arrived completely, so that a later run does not request them again.
-            await consumer.waitForEnqueuedPieces()
-            // A write error has ended the transfer; `finish()` throws it.
-            if !consumer.isWanted { _ = try await consumer.finish() }
+            // If a write error has ended the transfer, the error of the transfer is a cancellation.
+            if let localError = await consumer.localError() { throw localError }
             throw error
         }
         do throws(StageError) {

@@ -116,10 +116,15 @@ final class RangeConsumer: Sendable {
         }
     }
 
-    /// Waits until all enqueued pieces are processed.
-    func waitForEnqueuedPieces() async {
+    /// Waits until all enqueued pieces are processed, and returns the error that no other bytes would prevent, such as a full
+    /// disk; `nil` if there is none.
+    ///
+    /// The complete frames among these pieces are then written, so that a later run does not request them again.
+    func localError() async -> StageError? {
         await withCheckedContinuation { continuation in
-            queue.async { continuation.resume() }
+            queue.async { [self] in
+                continuation.resume(returning: isWanted ? nil : state.withLock { $0.error })
+            }
         }
     }
 
