@@ -43,8 +43,8 @@ public enum ContentListing {
     enum DigestSource: Equatable, Sendable {
         /// The files: each of them is read once.
         case files
-        /// The index that the content was verified against.
-        case index(ContentIndex)
+        /// The index that the content was verified against, with the number of its directories.
+        case index(ContentIndex, directories: Int)
     }
 
     /// Writes the listing of the content of a staging area.
@@ -75,8 +75,8 @@ public enum ContentListing {
             }
             // The first line is that of the pack itself.
             directoryCount -= 1
-        case .index(let index):
-            directoryCount = index.directoryCount
+        case .index(let index, let directories):
+            directoryCount = directories
             try index.list { line throws(FileError) in try writer.append(line) }
             try figures.add(area.content)
         }

@@ -32,12 +32,16 @@ struct CreatedContent: Equatable, Sendable {
     ///
     /// - Parameters:
     ///   - index: The index.
+    ///   - directories: The number of its directories.
     ///   - base: The staged generation.
     ///   - areFilesUnpacked: `true` if the files are in the area already, and are moved.
-    init(of index: ContentIndex, after base: IndexSource.Base?, areFilesUnpacked: Bool) {
+    init(
+        of index: ContentIndex,
+        directories: Int,
+        after base: IndexSource.Base?,
+        areFilesUnpacked: Bool
+    ) {
         let links = index.fileCount - index.files.reduce(0) { count, _ in count + 1 }
-        // Counted once: that reads all paths of the index.
-        let directories = index.directoryCount
         self.init(
             space: ContentIndex.space(ofDirectories: directories),
             inodeCount: directories + links

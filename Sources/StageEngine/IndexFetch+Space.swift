@@ -51,15 +51,12 @@ extension IndexFetch {
             try IndexSource.Base(lease)
         }
         var figures = StagingFigures(transferred: .zero, reused: .zero, source: nil)
-        let index = try await index(in: nil, base: base, countingIn: &figures).content
+        let verified = try await index(in: nil, base: base, countingIn: &figures)
         let indexSize = reference.contentSize
         return try await StageError.blocking { () throws(FileError) in
-            // Counted once: that reads all paths of the index.
-            let directories = ContentIndex.space(ofDirectories: index.directoryCount)
-            return SpaceByIndex(
-                total: try index.spaceOnDisk(after: base, directories: directories) + indexSize,
-                directories: directories
-            )
+            let directories = ContentIndex.space(ofDirectories: verified.directoryCount)
+            let content = try verified.content.spaceOnDisk(after: base, directories: directories)
+            return SpaceByIndex(total: content + indexSize, directories: directories)
         }
     }
 }

@@ -80,7 +80,10 @@ struct IndexSource: Sendable {
             var cursor = DirectoryCursor(area.content)
             try tree.makeLinks(&cursor)
         }
-        return ContentSource.Filling(figures: figures, digests: .index(tree.index))
+        return ContentSource.Filling(
+            figures: figures,
+            digests: .index(tree.index, directories: tree.directoryCount)
+        )
     }
 
     /// Checks that the file system has room for everything that the index names, before any of it is created: a manifest need not
@@ -96,6 +99,7 @@ struct IndexSource: Sendable {
             guard let free else { return }
             let created = CreatedContent(
                 of: run.tree.index,
+                directories: run.tree.directoryCount,
                 after: run.base,
                 areFilesUnpacked: areFilesUnpacked
             )

@@ -11,6 +11,8 @@ import SystemPackage
 /// Threads may use it concurrently, each with its own cursor; no two write the same bytes.
 struct IndexedTree: Sendable {
     let index: ContentIndex
+    /// The number of directories of the index.
+    let directoryCount: Int
     let content: Directory
     /// The destinations of the bytes of all frames, grouped by frame.
     private let places: [Place]
@@ -31,6 +33,7 @@ struct IndexedTree: Sendable {
 
     init(_ verified: VerifiedIndex, content: Directory) {
         index = verified.content
+        directoryCount = verified.directoryCount
         self.content = content
         var ends = [Int](repeating: 0, count: index.frames.count + 1)
         Self.forEachPlace(of: index) { frame, _ in ends[frame + 1] += 1 }

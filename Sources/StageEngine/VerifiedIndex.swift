@@ -14,24 +14,31 @@ import SystemPackage
 /// index does not compile.
 struct VerifiedIndex: Sendable {
     let content: ContentIndex
+    /// The number of directories, which decoding has counted: the property of the index reads all paths.
+    let directoryCount: Int
 
     /// Decodes an index, within limits that follow from the file count and size in the manifest, and within the available
     /// memory.
     fileprivate init(_ bytes: IndexBytes, of pack: Pack) throws(StageError) {
         var bounds = pack.indexBounds
         bounds.memory = ByteCount(AvailableMemory.byteCount(countingSwap: true))
+        var directories = 0
         do throws(IndexError) {
-            content = try ContentIndex(decoding: bytes.bytes, within: bounds)
+            content = try ContentIndex(
+                decoding: bytes.bytes,
+                within: bounds,
+                directories: &directories
+            )
         } catch {
             guard let needed = error.neededMemory else { throw error.stageError }
             throw StageError.noMemory(needed: needed, available: bounds.memory)
         }
+        directoryCount = directories
         var figures = ContentFigures(
             fileCount: content.fileCount,
             size: content.installedSize
         )
-        // Counts the directories only if they are compared, because the count reads all paths.
-        if pack.directoryCount != nil { figures.directoryCount = content.directoryCount }
+        if pack.directoryCount != nil { figures.directoryCount = directories }
         try pack.declaredFigures.check(actual: figures)
     }
 }

@@ -11,6 +11,22 @@ extension ContentIndex {
         decoding bytes: [UInt8],
         within bounds: IndexBounds = .largest
     ) throws(IndexError) {
+        var directories = 0
+        try self.init(decoding: bytes, within: bounds, directories: &directories)
+    }
+
+    /// Decodes an untrusted index that ``encoded()`` wrote, and stores its number of directories.
+    ///
+    /// - Parameters:
+    ///   - bytes: The encoded index.
+    ///   - bounds: The limits of the index.
+    ///   - directories: Receives ``directoryCount``, which would read all paths once more.
+    /// - Throws: ``IndexError``, as for the initializer without `directories`.
+    package init(
+        decoding bytes: [UInt8],
+        within bounds: IndexBounds,
+        directories: inout Int
+    ) throws(IndexError) {
         guard bytes.starts(with: Self.magic.dropLast()) else {
             throw IndexError(offset: 0, reason: "not an index")
         }
@@ -61,7 +77,7 @@ extension ContentIndex {
             at: reader.offset
         )
         try reader.checkEnd()
-        try checkTree(within: bounds)
+        directories = try checkTree(within: bounds)
     }
 
     private static func frames(
@@ -290,8 +306,8 @@ extension ContentIndex {
     }
 
     /// Checks rules across entries: no entry is below another listed entry, links stay inside the pack, and the
-    /// number of directories is within bounds.
-    private func checkTree(within bounds: IndexBounds) throws(IndexError) {
+    /// number of directories is within bounds; returns that number.
+    private func checkTree(within bounds: IndexBounds) throws(IndexError) -> Int {
         var links = ContentLinks()
         var last: ArraySlice<UInt8> = []
         var directories = 0
@@ -326,6 +342,7 @@ extension ContentIndex {
         if let (path, fault) = links.firstFault() {
             throw IndexError(offset: 0, reason: "the link '\(path)': \(fault)")
         }
+        return directories
     }
 
     /// The number of directories, including implied parents.

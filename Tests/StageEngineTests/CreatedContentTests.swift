@@ -34,9 +34,9 @@ struct CreatedContentTests {
     @Test func directoriesCountAsFilesDo() throws {
         let index = try sample()
         #expect(index.directoryCount == 4)
-        let all = CreatedContent(of: index, after: nil, areFilesUnpacked: false)
+        let all = CreatedContent(of: index, directories: 4, after: nil, areFilesUnpacked: false)
         #expect(all == CreatedContent(space: ByteCount(6 * 4096), inodeCount: 7))
-        let rest = CreatedContent(of: index, after: nil, areFilesUnpacked: true)
+        let rest = CreatedContent(of: index, directories: 4, after: nil, areFilesUnpacked: true)
         #expect(rest == CreatedContent(space: ByteCount(4 * 4096), inodeCount: 5))
     }
 

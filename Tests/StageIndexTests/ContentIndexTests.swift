@@ -87,6 +87,20 @@ struct ContentIndexTests {
         #expect(index.storedSize == ByteCount(Int64(70_800)))
     }
 
+    @Test func decodingCountsTheDirectories() throws {
+        let index = try sampleIndex()
+        var directories = 0
+        let bytes = index.encoded()
+        let decoded = try ContentIndex(
+            decoding: bytes,
+            within: .largest,
+            directories: &directories
+        )
+        #expect(decoded == index)
+        #expect(directories == 2)
+        #expect(index.directoryCount == 2)
+    }
+
     /// A changed byte gives either a different valid index, or an error.
     @Test func everyBendOfAByteIsAnErrorOrAnotherIndex() throws {
         let index = try sampleIndex()
