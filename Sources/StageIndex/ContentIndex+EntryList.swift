@@ -36,7 +36,7 @@ extension ContentIndex {
         }
 
         /// The memory for decoding an entry, without its path and its frames, in bytes.
-        static var bytesOfEntry: Int {
+        static var bytesPerEntry: Int {
             // Two lengths of parts of its path, and its kind.
             MemoryLayout<Record>.stride + 2 * MemoryLayout<UInt16>.stride
                 + MemoryLayout<UInt8>.stride

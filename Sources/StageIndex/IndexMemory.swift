@@ -10,8 +10,8 @@ struct IndexMemory {
     private let entries: Int
     private let limit: ByteCount
 
-    /// The bytes for each use of a frame: the place in a file to which the frame is written.
-    private static let bytesOfPlace = 24
+    /// The bytes in which a reader stores a destination of a frame, one for each file that uses it.
+    private static let bytesPerDestination = 24
 
     /// Creates the memory of an index with these numbers of parts.
     ///
@@ -32,14 +32,14 @@ struct IndexMemory {
     ///   - references: The references of all files to whole frames.
     /// - Returns: The memory.
     private func byteCount(pathBytes: Int, references: Int) -> ByteCount {
-        let bytesOfFrame = MemoryLayout<ContentIndex.Frame>.stride + 2 * MemoryLayout<Int>.stride
-        let bytesOfReference = MemoryLayout<Int32>.stride + Self.bytesOfPlace
-        let bytesOfEntry = ContentIndex.EntryList.bytesOfEntry + Self.bytesOfPlace
+        let bytesPerFrame = MemoryLayout<ContentIndex.Frame>.stride + 2 * MemoryLayout<Int>.stride
+        let bytesPerReference = MemoryLayout<Int32>.stride + Self.bytesPerDestination
+        let bytesPerEntry = ContentIndex.EntryList.bytesPerEntry + Self.bytesPerDestination
         var bytes = pathBytes
         bytes += bundles * MemoryLayout<ContentIndex.Bundle>.stride
-        bytes += frames * bytesOfFrame
-        bytes += entries * bytesOfEntry
-        bytes += references * bytesOfReference
+        bytes += frames * bytesPerFrame
+        bytes += entries * bytesPerEntry
+        bytes += references * bytesPerReference
         return ByteCount(bytes)
     }
 

@@ -101,7 +101,7 @@ struct MultipartUploadTests {
         let content = noise(Self.size)
         try directory.write(content, to: "file", durably: false)
         // The upload does not end before the test kills the application.
-        server.slowDown(milliseconds: 20, furtherAfter: Self.size / 6)
+        server.slowDown(milliseconds: 20, withLongPausesAfter: Self.size / 6)
         let file = directory.path.appending("file").string
         var application = try application("begin", file, "\(Self.part)", server.url(""))
         try await poll("the upload is not stored") { try said().contains("stored\n") }
@@ -116,7 +116,7 @@ struct MultipartUploadTests {
             application = try self.application("watch")
             let found = String(repeating: "found 1\n", count: round)
             try await poll("the upload is not found") { try said() == "stored\n" + found }
-            server.slowDown(milliseconds: 20, furtherAfter: (round + 1) * Self.size / 6)
+            server.slowDown(milliseconds: 20, withLongPausesAfter: (round + 1) * Self.size / 6)
         }
         server.slowDown(milliseconds: 0)
         try await poll("the application does not end") { application.status != nil }

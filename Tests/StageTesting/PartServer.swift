@@ -59,8 +59,8 @@ package final class PartServer: Sendable {
     /// Cuts the connections of the next parts, each after one of the numbers of bytes.
     package func cut(after counts: [Int]) { state.withLock { $0.cuts += counts } }
 
-    /// Pauses after every 64 KiB while parts are read, and for half a second once `count` bytes were received.
-    package func slowDown(milliseconds: Int, furtherAfter count: Int = .max) {
+    /// Pauses after every 64 KiB of a part, and for half a second each time once `count` bytes were received.
+    package func slowDown(milliseconds: Int, withLongPausesAfter count: Int = .max) {
         state.withLock { state in
             state.pause = UInt32(milliseconds) * 1000
             state.longPauseAfter = count
