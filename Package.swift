@@ -525,8 +525,8 @@ let package = Package(
             "StagePackCommand",
             [
                 "sample-game", "sample-game-extension", "stagepack",
-                "StageContainer", "StageControl", "StageDigest", "StageEngine", "StageIndex",
-                "StageModel", "StageOnDemand", "StagePack",
+                "StageContainer", "StageControl", "StageDigest", "StageEngine", "StageFrame",
+                "StageIndex", "StageModel", "StageOnDemand", "StagePack",
                 "StagePublish", "StageSystem", "StageTesting", "StageTransfer", "StageTrust",
                 "StagingService", "WallpaperStore", logging, subprocess, system,
             ],

@@ -2,6 +2,7 @@ import StageDigest
 import StageFrame
 import StageIndex
 import StageModel
+import StageSystem
 import StageTransfer
 
 /// Checks the bundles of an indexed pack, which only its index names.
@@ -36,6 +37,9 @@ struct BundleLint: Sendable {
         let index: ContentIndex
         switch Result(catching: { try Self.index(in: document.bytes, of: reference, for: pack) }) {
         case .success(let found): index = found
+        case .failure(let error as IndexError) where error.neededMemory != nil:
+            let message = "the index and its bundles are not compared: \(error.reason)"
+            return [LintFinding(severity: .warning, member: member, message: message)]
         case .failure(let error):
             return [LintFinding(severity: .error, member: member, message: "\(error)")]
         }
@@ -76,7 +80,7 @@ struct BundleLint: Sendable {
         of reference: PackIndex,
         for pack: Pack
     ) throws -> ContentIndex {
-        let bounds = IndexBounds(fileCount: pack.fileCount, installedSize: pack.installedSize)
+        var bounds = IndexBounds(fileCount: pack.fileCount, installedSize: pack.installedSize)
         let size = Int(reference.contentSize.rawValue)
         guard size <= bounds.byteCount else {
             throw IndexError(
@@ -85,9 +89,8 @@ struct BundleLint: Sendable {
             )
         }
         var decompressor = FrameDecompressor()
-        return try ContentIndex(
-            decoding: try decompressor.decompress(bytes.span, to: size),
-            within: bounds
-        )
+        let content = try decompressor.decompress(bytes.span, to: size)
+        bounds.memory = ByteCount(AvailableMemory.byteCount(countingSwap: true))
+        return try ContentIndex(decoding: content, within: bounds)
     }
 }

@@ -42,6 +42,8 @@ package struct StoreVerification: Equatable, Sendable {
     package private(set) var hasNamedObjects = true
     /// The number of versions of packs that the manifests name and that other stores have, which are not verified.
     package private(set) var packsOfOtherStores = 0
+    /// The error of an index that does not fit in memory, so that nothing else was verified; `nil` if there is none.
+    package private(set) var shortage: StoredIndex.Fault?
 
     /// Reads and compares all objects of a store.
     ///
@@ -54,7 +56,7 @@ package struct StoreVerification: Equatable, Sendable {
     ///   - manifests: Published manifests with packs in the store; may be empty.
     ///   - width: The number of processors to use.
     ///   - report: Called with the bytes of the objects that were read, and those of all.
-    /// - Returns: The findings; incomplete if the task was cancelled.
+    /// - Returns: The findings; incomplete if the task was cancelled, or with ``shortage``.
     /// - Throws: ``FileError`` if a directory of the store cannot be read.
     package static func verify(
         _ store: Directory,
@@ -69,26 +71,30 @@ package struct StoreVerification: Equatable, Sendable {
         for element in packs.own { named.add(element.pack.offeredObjects, for: element.pack.id) }
         let total = objects.reduce(ByteCount.zero) { $0 + $1.size }
         var done = ByteCount.zero
+        var verification = StoreVerification()
         var outcomes: [String: ObjectOutcome] = [:]
         // The deltas of indexes need the older ones, which are found first.
         for part in [objects.filter { !$0.isDelta }, objects.filter(\.isDelta)] {
             let indexes = IndexNames(of: outcomes)
             var next = 0
-            while next < part.count, !Task.isCancelled {
+            while next < part.count, !Task.isCancelled, verification.shortage == nil {
                 let batch = Array(part[next..<min(next + width, part.count)])
                 let found = await mapInParallel(batch, width: width) { objects in
                     objects.map { $0.outcome(in: store, after: indexes) }
                 }
                 for (object, outcome) in zip(batch, found) {
                     outcomes[object.path] = outcome
+                    verification.shortage = verification.shortage ?? outcome.shortage
                     done = done + object.size
                 }
                 report(done, total)
                 next += batch.count
             }
         }
-        named.addBundles(of: packs.own, in: store, outcomes)
-        var verification = StoreVerification()
+        if verification.shortage == nil {
+            verification.shortage = named.addBundles(of: packs.own, in: store, outcomes)
+        }
+        guard verification.shortage == nil else { return verification }
         verification.packsOfOtherStores = packs.otherCount
         verification.conclude(from: objects, outcomes, named: named)
         return verification
@@ -147,22 +153,29 @@ private struct OfferedObjects {
         }
     }
 
-    /// Adds the bundles of the intact indexes that the manifests name.
+    /// Adds the bundles of the intact indexes that the manifests name; returns the error of one that does not fit in memory.
     mutating func addBundles(
         of packs: [PublishedPacks.Element],
         in store: Directory,
         _ outcomes: [String: ObjectOutcome]
-    ) {
+    ) -> StoredIndex.Fault? {
         for element in packs {
             let path = element.index.storePath
-            guard outcomes[path]?.fault == nil,
-                let index = try? StoredIndex(
+            guard outcomes[path]?.fault == nil else { continue }
+            let stored: StoredIndex
+            do throws(StoredIndex.Fault) {
+                stored = try StoredIndex(
                     at: store.path.pushing(FilePath(path)),
                     findsCompanions: false
                 )
-            else { continue }
-            add(index.index.offeredBundles, for: element.pack.id)
+            } catch {
+                if case .noMemory = error { return error }
+                // Another finding names an index that is missing or damaged.
+                continue
+            }
+            add(stored.index.offeredBundles, for: element.pack.id)
         }
+        return nil
     }
 }
 
@@ -192,6 +205,8 @@ private struct ObjectOutcome: Sendable {
     var digest: Digest?
     /// The digest of the decompressed bytes of an index; `nil` for any other object.
     var content: Digest?
+    /// The error of an index that does not fit in memory; `nil` for any other object.
+    var shortage: StoredIndex.Fault?
 }
 
 /// An object that is in a store.
@@ -262,15 +277,22 @@ private struct StoredObject: Sendable {
     ) throws(FileError) -> ObjectOutcome {
         var outcome = ObjectOutcome(digest: Digest(of: bytes))
         if let digest = name.digest {
-            if digest != outcome.digest { outcome.fault = .damaged }
+            guard digest == outcome.digest else {
+                outcome.fault = .damaged
+                return outcome
+            }
             // A delta from a file table: its content cannot be compared without the archive.
             guard name.content == nil else { return outcome }
-            if let content = try? StoredIndex.content(of: bytes),
-                (try? ContentIndex(decoding: content)) != nil
-            {
-                outcome.content = Digest(of: content)
-            } else {
-                outcome.fault = .damaged
+            do throws(StoredIndex.Fault) {
+                let place = store.path.pushing(FilePath(path))
+                let decoded = try StoredIndex.decode(bytes, at: place)
+                outcome.content = Digest(of: decoded.content)
+            } catch {
+                if case .noMemory = error {
+                    outcome.shortage = error
+                } else {
+                    outcome.fault = .damaged
+                }
             }
             return outcome
         }

@@ -28,6 +28,8 @@ package struct StoredIndex: Equatable, Sendable {
         case notAnIndex(FilePath, reason: String)
         /// The name of the file is the digest of other bytes.
         case damaged(FilePath)
+        /// The index does not fit in memory.
+        case noMemory(FilePath, needed: ByteCount, available: ByteCount)
         /// The file is a difference from which clients make an index, in the folder of indexes.
         case difference(FilePath)
     }
@@ -35,8 +37,16 @@ package struct StoredIndex: Equatable, Sendable {
     /// Reads an index of a store, `…/i/<SHA-256>` and, unless `findsCompanions` is false, finds its deltas,
     /// delta sets, patches and archive, which it reads completely.
     ///
+    /// - Parameters:
+    ///   - path: The path of the file.
+    ///   - findsCompanions: `true` to find the other objects of the pack.
+    ///   - memory: The memory in which the index must fit; `nil` for what is available.
     /// - Throws: ``Fault``; ``Fault/damaged(_:)`` if the name of the file is the digest of other bytes.
-    package init(at path: FilePath, findsCompanions: Bool = true) throws(Fault) {
+    package init(
+        at path: FilePath,
+        findsCompanions: Bool = true,
+        memory: ByteCount? = nil
+    ) throws(Fault) {
         let stored: [UInt8]
         do throws(FileError) {
             stored = try File.open(readingRegular: path).readAll(limit: IndexLimits.byteCount)
@@ -51,23 +61,14 @@ package struct StoredIndex: Equatable, Sendable {
         }
         // A file with another name may be an index that was downloaded.
         if let expected = name?.digest, expected != digest { throw .damaged(path) }
-        let content: [UInt8]
-        do throws(FrameError) {
-            content = try Self.content(of: stored)
-        } catch {
-            throw .notAnIndex(path, reason: error.description)
-        }
-        do throws(IndexError) {
-            index = try ContentIndex(decoding: content)
-        } catch {
-            throw .notAnIndex(path, reason: error.description)
-        }
-        let contentDigest = Digest(of: content)
+        let decoded = try Self.decode(stored, at: path, memory: memory)
+        index = decoded.index
+        let contentDigest = Digest(of: decoded.content)
         reference = PackIndex(
             url: "i/\(digest)",
             size: ByteCount(stored.count),
             digest: digest,
-            contentSize: ByteCount(content.count),
+            contentSize: ByteCount(decoded.content.count),
             contentDigest: contentDigest,
             bundleSize: index.storedSize
         )
@@ -107,6 +108,48 @@ package struct StoredIndex: Equatable, Sendable {
         try findFileTableDelta(in: store.path.appending("i"))
         try findDeltaSets(in: store.path.appending(StoreObjectKind.deltas.folder))
         try findPatches(in: store.path.appending(StoreObjectKind.patch.folder))
+    }
+
+    /// Decompresses and decodes an index, after comparing the memory that each step needs.
+    ///
+    /// - Parameters:
+    ///   - stored: The compressed bytes.
+    ///   - path: The path of the file, for errors.
+    ///   - memory: The memory in which the index must fit; `nil` for what is available.
+    /// - Returns: The index, and its decompressed bytes.
+    /// - Throws: ``Fault/notAnIndex(_:reason:)`` or ``Fault/noMemory(_:needed:available:)``.
+    static func decode(
+        _ stored: [UInt8],
+        at path: FilePath,
+        memory: ByteCount? = nil
+    ) throws(Fault) -> (index: ContentIndex, content: [UInt8]) {
+        // Bytes without a size are refused below, and so is an index that is larger than the limit.
+        let size = (try? FrameDecompressor.contentSize(of: stored.span)) ?? 0
+        let available = memory ?? availableMemory
+        if size <= IndexLimits.byteCount, ByteCount(size) > available {
+            throw .noMemory(path, needed: ByteCount(size), available: available)
+        }
+        let content: [UInt8]
+        do throws(FrameError) {
+            content = try Self.content(of: stored)
+        } catch {
+            throw .notAnIndex(path, reason: error.description)
+        }
+        var bounds = IndexBounds.largest
+        bounds.memory = memory ?? availableMemory
+        do throws(IndexError) {
+            return (try ContentIndex(decoding: content, within: bounds), content)
+        } catch {
+            guard let needed = error.neededMemory else {
+                throw .notAnIndex(path, reason: error.description)
+            }
+            throw .noMemory(path, needed: needed, available: bounds.memory)
+        }
+    }
+
+    /// The memory in which an index must fit.
+    private static var availableMemory: ByteCount {
+        ByteCount(AvailableMemory.byteCount(countingSwap: true))
     }
 
     /// Decompresses an index.
@@ -201,6 +244,8 @@ extension StoredIndex.Fault: CustomStringConvertible {
         case .file(let error): error.description
         case .notAnIndex(let path, let reason): "'\(path)' is not the index of a pack: \(reason)"
         case .damaged(let path): "'\(path)' is damaged: its bytes have another digest than its name"
+        case .noMemory(let path, let needed, let available):
+            "not enough memory for the index '\(path)': \(needed) needed, \(available) available"
         case .difference(let path): "'\(path)' is a difference of an index, and no index"
         }
     }

@@ -161,9 +161,11 @@ struct IndexFile {
         }
     }
 
-    private static func failure(_ fault: StoredIndex.Fault) -> CommandFailure {
+    /// Returns the failure for an index that cannot be read.
+    static func failure(_ fault: StoredIndex.Fault) -> CommandFailure {
         if case .damaged(let path) = fault { return CommandFailure(damagedObject: path) }
         if case .file(let error) = fault { return CommandFailure(argument: error) }
+        if case .noMemory = fault { return CommandFailure(noMemory: fault.description) }
         var failure = CommandFailure.usage(fault.description)
         if case .notAnIndex = fault { failure.hint = advice }
         if case .difference(let path) = fault { failure.hint = advice(beside: path) }

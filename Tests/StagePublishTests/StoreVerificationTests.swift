@@ -104,6 +104,27 @@ struct StoreVerificationTests {
         }
     }
 
+    /// The decompressed bytes are compared first, and then the parts that they are decoded to.
+    @Test func anIndexMustFitInMemory() async throws {
+        let pack = try await store.package(["a": noise(100_000)], "one")
+        let path = try store.directory().path.appending(pack.reference.url)
+        let size = pack.reference.contentSize
+        let most = ByteCount(size.rawValue - 1)
+        #expect(
+            throws: StoredIndex.Fault.noMemory(path, needed: size, available: most)
+        ) { try StoredIndex(at: path, memory: most) }
+        let error = #expect(throws: StoredIndex.Fault.self) {
+            try StoredIndex(at: path, memory: size)
+        }
+        guard let error, case .noMemory(let place, let needed, let available) = error else {
+            Issue.record("no error of the memory")
+            return
+        }
+        #expect(place == path && needed > size && available == size)
+        let stored = try StoredIndex(at: path, memory: .mebibytes(1))
+        #expect(try store.stored(pack) == stored)
+    }
+
     @Test func anUndamagedStoreHasNoFindings() async throws {
         let pack = try await version()
         for folder in ["a", "b", "d", "i", "p"] {

@@ -148,11 +148,14 @@ struct StoreVerifyCommand: ReportingSubcommand {
                 retryAdvice: .now
             )
         }
+        let verification: StoreVerification
         do throws(FileError) {
-            return try result.get()
+            verification = try result.get()
         } catch {
             throw CommandFailure(output: error)
         }
+        if let shortage = verification.shortage { throw IndexFile.failure(shortage) }
+        return verification
     }
 }
 

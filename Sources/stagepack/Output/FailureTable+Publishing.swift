@@ -160,6 +160,16 @@ extension CommandFailure {
         )
     }
 
+    /// Creates the failure for an index that does not fit in memory.
+    init(noMemory message: String) {
+        self.init(
+            status: .systemShortage,
+            message: message,
+            hint: SystemShortage.limitHint,
+            retryAdvice: .later
+        )
+    }
+
     /// Creates the failure for an archive that cannot be added to a manifest.
     init(_ error: ArchiveError, archive: String) {
         if case .fileSystem(let error) = error {
@@ -221,6 +231,8 @@ extension CommandFailure {
                 hint: "set the clock, then run it again",
                 retryAdvice: .later
             )
+        case .index(_, .noMemory(_, _, _)):
+            self.init(noMemory: error.description)
         case .nothingIndexed, .missingIndex:
             self.init(
                 status: .packagingFailed,
