@@ -34,8 +34,11 @@ public struct StoredGeneration: Equatable, Sendable {
     /// `true` if a copy of the container has a directory in the place of the pack's link; 'repair' makes the link again from
     /// one of the pack's generations, so all of them stay.
     package var isCopied = false
-    /// The measured space on disk; `nil` if it was not measured.
+    /// The measured space and inodes on disk; `nil` if they were not measured.
     package var occupied: OccupiedSpace?
+    /// The files, links and directories that the record names; deleting the generation frees fewer inodes if it shares files
+    /// with others by hard links.
+    package var recordedInodes = 0
 
     /// Creates the value from its parts.
     public init(
@@ -141,7 +144,7 @@ extension ContainerReader {
         return try ContainerError.wrapping { () throws(FileError) in
             let path = path(of: name, id).appending(ContainerLayout.lease)
             guard let lease = try root.leaseFile(path) else { return nil }
-            return StoredGeneration(
+            var stored = StoredGeneration(
                 id: id,
                 name: name,
                 role: role,
@@ -153,6 +156,8 @@ extension ContainerReader {
                 lastUsed: max(try lease.status().accessed, record?.stagedAt ?? 0),
                 isLeased: try FileLock.isHeld(on: lease)
             )
+            stored.recordedInodes = (record?.fileCount ?? 0) + (record?.directoryCount ?? 0)
+            return stored
         }
     }
 }

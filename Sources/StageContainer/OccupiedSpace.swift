@@ -2,8 +2,8 @@ package import StageModel
 package import StageSystem
 import SystemPackage
 
-/// The disk space of trees of files, some of which may have links elsewhere: what the trees occupy, and what
-/// deleting them frees.
+/// The disk space and the inodes of trees of files, some of which may have links elsewhere: what the trees occupy, and
+/// what deleting them frees.
 ///
 /// A file whose other links are outside of the trees stays when the trees are deleted. Blocks that the file system
 /// shares between files are counted for each of them, since stat(2) does not tell.
@@ -14,8 +14,14 @@ package struct OccupiedSpace: Equatable, Sendable {
     package private(set) var directories = ByteCount.zero
     /// The bytes that deleting all of the trees frees.
     package private(set) var freed = ByteCount.zero
-    /// The bytes of directories, symbolic links, and files with a single link.
-    private var unshared = ByteCount.zero
+    /// The number of inodes of the trees; a file with several links counts once.
+    package private(set) var inodeCount = 0
+    /// The part of ``inodeCount`` that directories are.
+    package private(set) var directoryCount = 0
+    /// The number of inodes that deleting all of the trees frees.
+    package private(set) var freedInodeCount = 0
+    /// The bytes and inodes of directories, symbolic links, and files with a single link.
+    private var unshared = FileSystemUsage.zero
     /// The files with several links, by their inode numbers.
     private var shared: [UInt64: SharedFile] = [:]
 
@@ -38,13 +44,15 @@ package struct OccupiedSpace: Equatable, Sendable {
     package mutating func add(_ other: OccupiedSpace) {
         addUnshared(other.unshared)
         directories += other.directories
+        directoryCount += other.directoryCount
         for (inode, file) in other.shared { add(file, inode: inode, links: file.links) }
     }
 
     /// Removes a tree that was added.
     package mutating func remove(_ other: OccupiedSpace) {
-        addUnshared(.zero - other.unshared)
+        addUnshared(FileSystemUsage.zero - other.unshared)
         directories -= other.directories
+        directoryCount -= other.directoryCount
         for (inode, file) in other.shared { add(file, inode: inode, links: -file.links) }
     }
 
@@ -53,31 +61,51 @@ package struct OccupiedSpace: Equatable, Sendable {
     package mutating func removeFiles(thatRemainWithout all: OccupiedSpace) {
         for (inode, file) in shared where all.shared[inode]?.isFreed != true {
             size -= file.size
+            inodeCount -= 1
             shared[inode] = nil
         }
     }
 
-    private mutating func addUnshared(_ bytes: ByteCount) {
-        unshared += bytes
-        size += bytes
-        freed += bytes
+    private mutating func addUnshared(_ usage: FileSystemUsage) {
+        unshared = unshared + usage
+        size += usage.bytes
+        freed += usage.bytes
+        inodeCount += usage.inodes
+        freedInodeCount += usage.inodes
     }
 
     private mutating func add(_ file: SharedFile, inode: UInt64, links: Int) {
         let old = shared[inode]
         var new = old ?? file
         new.links = (old?.links ?? 0) + links
-        if old == nil { size += new.size }
-        if old?.isFreed == true { freed -= new.size }
-        if new.isFreed { freed += new.size }
-        if new.links == 0 { size -= new.size }
+        if old == nil {
+            size += new.size
+            inodeCount += 1
+        }
+        if old?.isFreed == true {
+            freed -= new.size
+            freedInodeCount -= 1
+        }
+        if new.isFreed {
+            freed += new.size
+            freedInodeCount += 1
+        }
+        if new.links == 0 {
+            size -= new.size
+            inodeCount -= 1
+        }
         shared[inode] = new.links == 0 ? nil : new
     }
 
     private mutating func add(_ status: FileStatus) {
         let bytes = ByteCount(status.allocatedSize)
-        if status.kind == .directory { directories += bytes }
-        guard status.kind == .file, status.linkCount > 1 else { return addUnshared(bytes) }
+        if status.kind == .directory {
+            directories += bytes
+            directoryCount += 1
+        }
+        guard status.kind == .file, status.linkCount > 1 else {
+            return addUnshared(FileSystemUsage(bytes: bytes, inodes: 1))
+        }
         let file = SharedFile(size: bytes, linkCount: status.linkCount)
         add(file, inode: status.inode, links: 1)
     }

@@ -2,7 +2,6 @@ import StageContainer
 import StageIndex
 import StageModel
 import StageSystem
-import SystemPackage
 
 /// The disk space and the inodes that staging a pack takes at least.
 struct CreatedContent: Equatable, Sendable {
@@ -11,20 +10,17 @@ struct CreatedContent: Equatable, Sendable {
     /// The number of directories, files and links.
     var inodeCount: Int
 
-    /// The inodes that stay free, for locks and records: without any, no command could free space.
-    private static let reservedInodes = 64
-
     /// Creates the value from its parts.
     init(space: ByteCount, inodeCount: Int) {
         (self.space, self.inodeCount) = (space, inodeCount)
     }
 
-    /// Counts the content of an archive; `nil` if the manifest does not state the number of directories.
-    init?(ofArchiveOf pack: Pack) {
-        guard let directories = pack.directoryCount else { return nil }
+    /// Counts the content of an archive, with the directories that the manifest states.
+    init(ofArchiveOf pack: Pack) {
+        let directories = ContentIndex.usage(ofDirectories: pack.directoryCount ?? 0)
         self.init(
-            space: pack.installedSize + ContentIndex.space(ofDirectories: directories),
-            inodeCount: pack.fileCount + directories
+            space: pack.installedSize + directories.bytes,
+            inodeCount: pack.contentInodes
         )
     }
 
@@ -55,27 +51,26 @@ struct CreatedContent: Equatable, Sendable {
     }
 
     /// Throws if the file system has less free space, or too few free inodes.
-    func check(against free: FreeSpace, in directory: FilePath) throws(StageError) {
+    func check(against free: FreeSpace) throws(StageError) {
         let available = ByteCount(free.bytes)
         guard space <= available else {
             throw .noSpace(needed: space + Planner.reserve, available: available)
         }
-        guard let inodes = free.files, inodes < Int64(inodeCount + Self.reservedInodes) else {
-            return
+        let needed = inodeCount + AvailableSpace.reservedInodes
+        if let inodes = free.inodes, inodes < needed {
+            throw .noInodes(needed: needed, available: inodes)
         }
-        let operation = "create \(inodeCount.quantity(of: "file")) in"
-        throw FileError(operation, path: directory, errno: .noSpace).stageError
     }
 }
 
 extension PackWork {
-    /// Checks that the file system has room for the content of the archive, before it is downloaded, if the manifest states the
-    /// number of directories.
+    /// Checks that the file system has room for the content of the archive, before it is downloaded: other processes may have
+    /// filled it since the plan was made.
     func checkSpaceOfArchive() async throws(StageError) {
-        guard let created = CreatedContent(ofArchiveOf: pack) else { return }
+        let created = CreatedContent(ofArchiveOf: pack)
         let root = container.root
         let free = try await StageError.blocking { () throws(FileError) in try root.freeSpace() }
-        try created.check(against: free, in: root.path)
+        try created.check(against: free)
     }
 }
 
@@ -84,5 +79,18 @@ extension Pack {
     var contentSpace: ByteCount {
         StoredGeneration.size(installedSize, fileCount: fileCount)
             + ContentIndex.space(ofDirectories: directoryCount ?? 0)
+    }
+
+    /// The inodes of the unpacked content: files, links and directories.
+    ///
+    /// If the manifest does not state the number of directories, one counts, which is a lower bound.
+    var contentInodes: Int { fileCount + (directoryCount ?? 1) }
+
+    /// The most disk space, and the inodes, of the content of an indexed pack that is made from its archive.
+    ///
+    /// The directories count twice: those that the archive is unpacked to, and those that its files are moved to.
+    var contentUsageByArchive: FileSystemUsage {
+        FileSystemUsage(bytes: contentSpace, inodes: contentInodes)
+            + ContentIndex.usage(ofDirectories: directoryCount ?? 1)
     }
 }

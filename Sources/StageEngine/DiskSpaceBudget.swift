@@ -1,7 +1,7 @@
 import StageContainer
 import StageModel
 
-/// The space left for packs while a plan is made, and the evictions that increase it.
+/// The space and the inodes left for packs while a plan is made, and the evictions that increase it.
 struct DiskSpaceBudget {
     /// The evictions, in order.
     private(set) var evictions: [Eviction] = []
@@ -10,14 +10,14 @@ struct DiskSpaceBudget {
     private var queue: EvictionQueue?
     /// The current generations, without the evicted ones.
     private var current: [PackID: StoredGeneration] = [:]
-    /// The free space of the file system, without the packs that have been taken.
+    /// The free space and inodes of the file system, without the packs that have been taken.
     private var available: AvailableSpace
     /// The unused part of the quota; `nil` for no limit.
     private var remaining: ByteCount?
 
     init(_ planner: Planner, for selection: PackSelection) {
         self.planner = planner
-        available = AvailableSpace(planner.freeSpace)
+        available = planner.available
         // Without a policy, as without a container, nothing is staged.
         remaining = planner.quota.map { $0 - (planner.evictionPolicy?.lastingSize ?? .zero) }
         guard let policy = planner.evictionPolicy else { return }
@@ -33,10 +33,10 @@ struct DiskSpaceBudget {
     ///
     /// Nothing is evicted if the pack would not fit in the end.
     mutating func take(_ pack: Pack) -> Plan.Refusal? {
-        let needed = planner.space(for: pack)
+        let needed = planner.usage(for: pack)
         let shortage = available.shortage(for: needed)
         let growth = growth(of: pack)
-        let missing = shortage?.missing ?? .zero
+        let missing = available.missing(for: needed)
         // An update that takes no more than it replaces is never refused for the quota.
         let excess = growth > .zero ? max(.zero, remaining.map { growth - $0 } ?? .zero) : .zero
         let freedBefore = queue?.freed ?? .zero

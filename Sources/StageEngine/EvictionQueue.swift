@@ -11,7 +11,7 @@ public struct EvictionQueue: Equatable, Sendable {
     /// The space of the generations that were taken.
     private var taken = EvictedSpace()
     /// The space of all generations, taken or not.
-    private let sum: (size: ByteCount, freed: ByteCount)
+    private let sum: (size: ByteCount, freed: FileSystemUsage)
 
     init(_ evictions: [Eviction]) {
         var all = EvictedSpace()
@@ -28,28 +28,30 @@ public struct EvictionQueue: Equatable, Sendable {
     /// The space that evicting all remaining generations frees, as a quota counts it.
     public var size: ByteCount { sum.size - taken.size }
 
-    /// The bytes that the evictions so far free on the file system.
-    var freed: ByteCount { taken.freed }
+    /// The bytes and inodes that the evictions so far free on the file system.
+    var freed: FileSystemUsage { taken.freed }
 
     /// Removes and returns generations that free at least `amount` of a quota; returns none if that much cannot be
     /// freed.
     public mutating func take(_ amount: ByteCount) -> [Eviction] {
-        take(amount, freeing: .zero)
+        take(amount, freeing: FileSystemUsage.zero)
     }
 
-    /// Removes and returns generations that free at least `amount` of a quota, and at least `bytes` on the file system;
+    /// Removes and returns generations that free at least `amount` of a quota, and at least `usage` on the file system;
     /// returns none if that much cannot be freed.
     ///
     /// For the file system, spares those that the others make superfluous, for example because readers keep their files
     /// by other links.
-    mutating func take(_ amount: ByteCount, freeing bytes: ByteCount) -> [Eviction] {
-        guard amount > .zero || bytes > .zero, amount <= size, bytes <= sum.freed - taken.freed
+    mutating func take(_ amount: ByteCount, freeing usage: FileSystemUsage) -> [Eviction] {
+        let isForFileSystem = !FileSystemUsage.zero.covers(usage)
+        guard amount > .zero || isForFileSystem, amount <= size,
+            (sum.freed - taken.freed).covers(usage)
         else { return [] }
-        let goal = (size: taken.size + amount, freed: taken.freed + bytes)
+        let goal = (size: taken.size + amount, freed: taken.freed + usage)
         var chosen: [Eviction] = []
         var space = taken
         let count = spared.count + evictions.count - next
-        while chosen.count < count, space.size < goal.size || space.freed < goal.freed {
+        while chosen.count < count, space.size < goal.size || !space.freed.covers(goal.freed) {
             let place = chosen.count
             let eviction =
                 place < spared.count ? spared[place] : evictions[next + place - spared.count]
@@ -59,10 +61,10 @@ public struct EvictionQueue: Equatable, Sendable {
         let considered = chosen.count
         var left: [Eviction] = []
         // Keeps chosen generations that are not needed for the goal, beginning with the one that would be evicted last.
-        for place in chosen.indices.reversed() where bytes > .zero {
+        for place in chosen.indices.reversed() where isForFileSystem {
             let generation = chosen[place].generation
             space.remove(generation)
-            if space.size >= goal.size, space.freed >= goal.freed {
+            if space.size >= goal.size, space.freed.covers(goal.freed) {
                 left.append(chosen.remove(at: place))
             } else {
                 space.add(generation)
@@ -70,7 +72,7 @@ public struct EvictionQueue: Equatable, Sendable {
         }
         next += max(0, considered - spared.count)
         spared = left.reversed() + spared.dropFirst(considered)
-        return taken.add(chosen, namesFreedBytes: bytes > .zero)
+        return taken.add(chosen, namesFreedBytes: isForFileSystem)
     }
 
     /// Compares the remaining generations, and those that were taken.
@@ -84,21 +86,34 @@ public struct EvictionQueue: Equatable, Sendable {
 private struct EvictedSpace: Equatable, Sendable {
     /// The estimated size, which a quota counts.
     private(set) var size = ByteCount.zero
-    /// The estimated size of generations that were not measured.
-    private var unmeasured = ByteCount.zero
+    /// The estimated size and the recorded inodes of generations that were not measured.
+    private var unmeasured = FileSystemUsage.zero
     private(set) var occupied = OccupiedSpace()
 
-    /// The bytes that become free on the file system, at most the estimated size.
-    var freed: ByteCount { min(size, unmeasured + occupied.freed) }
+    /// The bytes that become free on the file system, at most the estimated size, and the inodes.
+    var freed: FileSystemUsage {
+        FileSystemUsage(
+            bytes: min(size, unmeasured.bytes + occupied.freed),
+            inodes: unmeasured.inodes + occupied.freedInodeCount
+        )
+    }
 
     mutating func add(_ stored: StoredGeneration) {
         size += stored.size
-        if let space = stored.occupied { occupied.add(space) } else { unmeasured += stored.size }
+        if let space = stored.occupied {
+            occupied.add(space)
+        } else {
+            unmeasured = unmeasured + stored.recordedUsage
+        }
     }
 
     mutating func remove(_ stored: StoredGeneration) {
         size -= stored.size
-        if let space = stored.occupied { occupied.remove(space) } else { unmeasured -= stored.size }
+        if let space = stored.occupied {
+            occupied.remove(space)
+        } else {
+            unmeasured = unmeasured - stored.recordedUsage
+        }
     }
 
     /// Adds generations, and returns the evictions without their measurements, which take much memory, and on request
@@ -106,15 +121,22 @@ private struct EvictedSpace: Equatable, Sendable {
     mutating func add(_ evictions: [Eviction], namesFreedBytes: Bool) -> [Eviction] {
         var named: [Eviction] = []
         for var eviction in evictions {
-            let before = freed
+            let before = freed.bytes
             add(eviction.generation)
             if namesFreedBytes, eviction.generation.occupied != nil {
-                eviction.freed = freed - before
+                eviction.freed = freed.bytes - before
             }
             eviction.generation.occupied = nil
             named.append(eviction)
         }
         return named
+    }
+}
+
+extension StoredGeneration {
+    /// The bytes and inodes of the generation by its record.
+    fileprivate var recordedUsage: FileSystemUsage {
+        FileSystemUsage(bytes: size, inodes: recordedInodes)
     }
 }
 
@@ -124,7 +146,7 @@ extension [Eviction] {
     package var freedBytes: ByteCount {
         var space = EvictedSpace()
         for eviction in self { space.add(eviction.generation) }
-        return space.freed
+        return space.freed.bytes
     }
 
     /// The evictions with the bytes that each frees after those before it, as far as their generations were measured.

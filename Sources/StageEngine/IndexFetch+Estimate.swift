@@ -74,7 +74,7 @@ extension IndexFetch {
     ///   - archive: The bytes of the archive still to download; `nil` if there is no archive or no space for
     ///     it.
     ///   - patch: The bytes of the patch from the staged version still to download; `nil` if there is none.
-    ///   - available: The free space of the file system.
+    ///   - available: The free space and inodes of the file system.
     /// - Returns: The choice with exact sizes, and the bytes of all requests of a run.
     /// - Throws: ``StageError`` if the index cannot be fetched.
     func estimate(
@@ -91,9 +91,11 @@ extension IndexFetch {
         let missing = index.framesMissing(from: base?.contentMap)
         var patch = patch
         if let size = patch, let base {
-            let files = index.sizeOnDisk { _, file in base.contentMap.path(of: file) == nil }
+            var usage = index.usageOnDisk { _, file in base.contentMap.path(of: file) == nil }
+            usage.bytes += size
+            usage.inodes += Planner.inodesOfRecords
             let isUsable = try await usablePatch(from: base, to: index) != nil
-            if !isUsable || available.shortage(for: size + files) != nil { patch = nil }
+            if !isUsable || available.shortage(for: usage) != nil { patch = nil }
         }
         var found = try await choose(for: missing, of: index, base, archive: archive, patch: patch)
         guard found.choice.way == .objects else {

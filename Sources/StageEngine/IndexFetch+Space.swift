@@ -5,7 +5,7 @@ import StageSystem
 import SystemPackage
 
 extension Stager {
-    /// Returns the most disk space that staging indexed packs takes, by their indexes, which it fetches.
+    /// Returns the most disk space and inodes that staging indexed packs takes, by their indexes, which it fetches.
     ///
     /// Writes nothing to disk. Omits packs whose indexes cannot be fetched.
     ///
@@ -26,21 +26,24 @@ extension Stager {
     }
 }
 
-/// The most disk space that staging an indexed pack takes, by its index.
+/// The most disk space and inodes that staging an indexed pack takes, by its index.
 package struct SpaceByIndex: Equatable, Sendable {
-    /// The space of everything that is created.
-    package var total: ByteCount
-    /// The space of the directories, a part of ``total`` that a manifest need not state.
-    package var directories: ByteCount
+    /// The space and the inodes of everything that is created, without the inodes of the container's records.
+    package var total: FileSystemUsage
+    /// The number of directories, a part of ``total`` that a manifest need not state.
+    package var directoryCount: Int
 
     /// Creates the space from its parts.
-    package init(total: ByteCount, directories: ByteCount) {
-        (self.total, self.directories) = (total, directories)
+    package init(total: FileSystemUsage, directoryCount: Int) {
+        (self.total, self.directoryCount) = (total, directoryCount)
     }
+
+    /// The disk space of the directories.
+    var spaceOfDirectories: ByteCount { ContentIndex.space(ofDirectories: directoryCount) }
 }
 
 extension IndexFetch {
-    /// Returns the most disk space that staging the pack takes, by its index.
+    /// Returns the most disk space and inodes that staging the pack takes, by its index.
     fileprivate func space(in reader: ContainerReader?) async throws(StageError) -> SpaceByIndex {
         let id = fetching.pack.id
         let lease = try await StageError.blocking { () throws(ContainerError) -> Lease? in
@@ -54,9 +57,10 @@ extension IndexFetch {
         let verified = try await index(in: nil, base: base, countingIn: &figures)
         let indexSize = reference.contentSize
         return try await StageError.blocking { () throws(FileError) in
-            let directories = ContentIndex.space(ofDirectories: verified.directoryCount)
-            let content = try verified.content.spaceOnDisk(after: base, directories: directories)
-            return SpaceByIndex(total: content + indexSize, directories: directories)
+            let directories = verified.directoryCount
+            var total = try verified.content.usageOnDisk(after: base, directories: directories)
+            total.bytes += indexSize
+            return SpaceByIndex(total: total, directoryCount: directories)
         }
     }
 }
@@ -74,22 +78,28 @@ extension ContentIndex {
     /// Returns the disk space of a number of directories.
     static func space(ofDirectories count: Int) -> ByteCount { ByteCount(Int64(count) * block) }
 
+    /// Returns the disk space and the inodes of a number of directories.
+    static func usage(ofDirectories count: Int) -> FileSystemUsage {
+        FileSystemUsage(bytes: space(ofDirectories: count), inodes: count)
+    }
+
     /// The disk space of the content of a file, in whole blocks.
     static func blocks(of file: File) -> Int64 { (file.size + block - 1) / block * block }
 
-    /// Returns the most disk space of a generation beside the staged one, with which it shares files by hard links.
+    /// Returns the most disk space and inodes of a generation beside the staged one, with which it shares files by hard links.
     ///
     /// - Parameters:
     ///   - base: The staged generation.
-    ///   - directories: The disk space of the directories, without that of the pack itself.
-    /// - Returns: The disk space, with that of the directories.
+    ///   - directories: The number of directories, without that of the pack itself.
+    /// - Returns: The disk space and inodes, with those of the directories.
     /// - Throws: The error in reading the staged generation.
-    fileprivate func spaceOnDisk(
+    fileprivate func usageOnDisk(
         after base: IndexSource.Base?,
-        directories: ByteCount
-    ) throws(FileError) -> ByteCount {
+        directories: Int
+    ) throws(FileError) -> FileSystemUsage {
         let linked = try filesToLink(to: base)
-        var size = directories.rawValue + Self.block
+        var size = Self.space(ofDirectories: directories + 1).rawValue
+        var inodes = directories
         for position in entries.indices {
             size += Int64(entries.pathBytes(at: position).count) + Self.entry
             switch entries.kind(at: position) {
@@ -97,12 +107,14 @@ extension ContentIndex {
             case .link(let target):
                 let isLong = target.text.utf8.count >= Self.longTarget
                 size += Self.inode + (isLong ? Self.block : 0)
+                inodes += 1
             case .file(let file):
                 guard !linked.contains(position) else { continue }
                 size += Self.inode + Self.blocks(of: file)
+                inodes += 1
             }
         }
-        return ByteCount(size)
+        return FileSystemUsage(bytes: ByteCount(size), inodes: inodes)
     }
 
     /// Returns the positions of the files that hard links to files of the staged generation make.

@@ -79,23 +79,27 @@ extension IndexSource {
         return choice
     }
 
-    /// Returns the bytes of an archive still to download; `nil` if there is no archive, or not enough space for it
+    /// Returns the bytes of an archive still to download; `nil` if there is no archive, or not enough space or inodes for it
     /// and its content.
     func remaining(
         _ archive: PackArchive?,
         in area: StagingArea
     ) async throws(StageError) -> ByteCount? {
         guard let archive else { return nil }
-        let content = work.pack.contentSpace
-        return try await remaining(archive.size, of: archive.digest, with: content, in: area)
+        return try await remaining(
+            archive.size,
+            of: archive.digest,
+            with: work.pack.contentUsageByArchive,
+            in: area
+        )
     }
 
-    /// Returns the bytes of a download that are not in the container yet; `nil` if there is not enough space for
-    /// them and for the content made of it.
+    /// Returns the bytes of a download that are not in the container yet; `nil` if there is not enough space or too few
+    /// inodes for them and for the content made of it.
     func remaining(
         _ size: ByteCount,
         of digest: Digest,
-        with content: ByteCount,
+        with content: FileSystemUsage,
         in area: StagingArea
     ) async throws(StageError) -> ByteCount? {
         let container = work.container
@@ -106,8 +110,8 @@ extension IndexSource {
             try area.directory.freeSpace()
         }
         let remaining = max(.zero, size - held)
-        let available = AvailableSpace(ByteCount(free.bytes))
-        return available.shortage(for: remaining + content) == nil ? remaining : nil
+        let usage = content + FileSystemUsage(bytes: remaining, inodes: Planner.inodesOfRecords)
+        return AvailableSpace(free).shortage(for: usage) == nil ? remaining : nil
     }
 
     /// Moves the missing files out of the archive, and returns the updated local content.

@@ -16,10 +16,11 @@ extension IndexSource {
         reusing local: ReusableContent
     ) async throws(StageError) -> ByteCount? {
         guard let patch else { return nil }
+        let files = run.tree.index.usageOnDisk { position, _ in !local.expected.done[position] }
         return try await remaining(
             patch.reference.size,
             of: patch.reference.digest,
-            with: run.tree.index.sizeOnDisk { position, _ in !local.expected.done[position] },
+            with: files,
             in: run.area
         )
     }

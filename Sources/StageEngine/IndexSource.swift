@@ -87,7 +87,7 @@ struct IndexSource: Sendable {
     }
 
     /// Checks that the file system has room for everything that the index names, before any of it is created: a manifest need not
-    /// state the number of directories, and plans compare no inodes.
+    /// state the number of directories.
     ///
     /// An area with content was checked by the run that began it.
     private func checkSpace(of run: Run, areFilesUnpacked: Bool) async throws(StageError) {
@@ -103,7 +103,7 @@ struct IndexSource: Sendable {
                 after: run.base,
                 areFilesUnpacked: areFilesUnpacked
             )
-            try created.check(against: free, in: run.area.content.path)
+            try created.check(against: free)
         }
     }
 

@@ -1,8 +1,7 @@
 package import StageContainer
 public import StageModel
 
-/// Decisions about each pack of a manifest, with reasons: a pure value that can be shown before it is carried
-/// out.
+/// Decisions about each pack of a manifest, with reasons: a pure value that can be shown before it is carried out.
 public struct Plan: Equatable, Sendable {
     /// The packs, in the order of staging; packs that are left alone come last.
     public var entries: [Entry]
@@ -23,15 +22,16 @@ public struct Plan: Equatable, Sendable {
         public var decision: Decision
         /// The ways to transfer an indexed pack that is to be staged; `nil` otherwise.
         public var transfer: TransferChoice?
-        /// The bytes to transfer for a pack that is to be staged, including the index of an indexed pack; zero
-        /// for other packs.
+        /// The bytes to transfer for a pack that is to be staged, with the index of an indexed pack; zero for other packs.
         public var transferSize = ByteCount.zero
         /// `true` if ``transferSize`` is exact, `false` if it is an upper bound.
         public var isTransferSizeExact = true
         /// The maximum space that staging the pack takes on the file system, which was compared with the free space; zero
         /// for packs that are not to be staged or are kept.
         public var space = ByteCount.zero
-        /// `true` if the pack is to be staged from a generation that the container keeps, without a transfer.
+        /// The inodes that it takes, likewise.
+        package var inodes = 0
+        /// `true` if the pack comes from a generation that the container keeps, without a transfer.
         public var isKept = false
         /// `true` if the archive of an indexed pack may replace its objects where these are missing or damaged on the
         /// servers: the allowances before the first launch leave its bytes, too.
@@ -88,8 +88,10 @@ public struct Plan: Equatable, Sendable {
 
     /// Reasons why a pack that should be staged cannot be.
     public enum Refusal: Equatable, Sendable {
-        /// The pack does not fit, after the packs before it, on the container's file system.
+        /// The pack needs, after the packs before it, more space than is free on the container's file system.
         case noSpace(needed: ByteCount, available: ByteCount)
+        /// The pack needs, after the packs before it, more inodes than are free on the container's file system.
+        case noInodes(needed: Int, available: Int)
         /// The pack does not fit, after the packs before it, into the quota of the container.
         case exceedsQuota(needed: ByteCount, remaining: ByteCount)
         /// The pack exceeds an allowance for the time before the first launch.
@@ -140,12 +142,14 @@ public struct Planner: Sendable {
     public var pinned: [PackID: PinnedVersion] = [:]
     /// The bytes of archives that have been downloaded, complete or partial, by content digest.
     public var downloaded: [Digest: ByteCount]
-    /// The bytes on disk of unfinished indexed packs in the offered versions, which staging them continues.
-    package var unfinished: [PackID: ByteCount] = [:]
-    /// The space that staging indexed packs takes by their indexes, where these were read before the plan is made.
+    /// The content of unfinished indexed packs in the offered versions, which staging them continues.
+    package var unfinished: [PackID: UnfinishedContent] = [:]
+    /// The space and inodes that indexed packs take by their indexes, where these were read before the plan is made.
     package var spaceByIndex: [PackID: SpaceByIndex] = [:]
     /// The free space of the file system; `nil` if unknown.
     public var freeSpace: ByteCount?
+    /// The free inodes of the file system; `nil` if they are unknown or have no limit.
+    package var freeInodes: Int?
     /// The maximum size of the container; `nil` for no limit.
     public var quota: ByteCount?
     /// The generations that may be evicted; `nil` if none may.
@@ -256,6 +260,7 @@ public struct Planner: Sendable {
             } else {
                 budget?.spend(pack, isEssential: isEssential(pack))
                 entry.space = self.space(for: pack)
+                entry.inodes = inodes(for: pack)
                 entry.transfer = transferChoice(for: pack)
                 entry.isTransferSizeExact = entry.transfer == nil
                 // Downloaded bytes of an archive count for the first of the packs that share it.

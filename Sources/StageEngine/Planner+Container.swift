@@ -14,7 +14,7 @@ extension Planner {
             try container.reader.downloadedSizes()
         }
         unfinished = try StageError.wrapping { () throws(ContainerError) in
-            try container.reader.unfinishedSizes(of: manifest)
+            try container.reader.unfinishedContent(of: manifest)
         }
     }
 
@@ -27,19 +27,19 @@ extension Planner {
             try ContainerReader.open(path)
         }
         try self.init(manifest: manifest, reader: reader)
-        if reader == nil { freeSpace = Self.freeSpace(forContainerAt: path) }
+        if reader == nil { take(Self.freeSpace(forContainerAt: path)) }
         // Without permission to read the downloads, plans for complete archives and packs.
         downloaded = (try? reader?.downloadedSizes()) ?? [:]
-        unfinished = (try? reader?.unfinishedSizes(of: manifest)) ?? [:]
+        unfinished = (try? reader?.unfinishedContent(of: manifest)) ?? [:]
     }
 
     /// Returns the free space for a container that does not exist: that of its nearest existing parent; `nil` if it
     /// cannot be read.
-    private static func freeSpace(forContainerAt path: FilePath) -> ByteCount? {
+    private static func freeSpace(forContainerAt path: FilePath) -> FreeSpace? {
         var place = path.absolute
         while true {
             do throws(FileError) {
-                return ByteCount(try Directory.open(place).freeSpace().bytes)
+                return try Directory.open(place).freeSpace()
             } catch {
                 // The run that creates the container reports other errors.
                 guard error.errno == .noSuchFileOrDirectory, place.removeLastComponent() else {
@@ -95,10 +95,16 @@ extension Planner {
             pinned[id] = PinnedVersion(pin)
         }
         do throws(FileError) {
-            freeSpace = ByteCount(try reader.root.freeSpace().bytes)
+            take(try reader.root.freeSpace())
         } catch {
             throw .container(.file(error))
         }
+    }
+
+    /// Plans with the free space of a file system; `nil` if it is unknown.
+    private mutating func take(_ free: FreeSpace?) {
+        freeSpace = free.map { ByteCount($0.bytes) }
+        freeInodes = free?.inodes
     }
 }
 
@@ -144,9 +150,15 @@ extension Plan {
     package var withoutTransfers: Plan { Plan(entries: entries.filter(\.isKept)) }
 
     /// `true` if a pack does not fit on the file system.
+    var lacksSpace: Bool { entries.contains(where: \.lacksSpace) }
+}
+
+extension Plan.Entry {
+    /// `true` if the pack is refused because bytes or inodes of the file system are missing.
     var lacksSpace: Bool {
-        entries.contains { entry in
-            if case .refuse(.noSpace) = entry.decision { true } else { false }
+        switch decision {
+        case .refuse(.noSpace), .refuse(.noInodes): true
+        case .stage, .skip, .refuse, .evict: false
         }
     }
 }

@@ -33,6 +33,9 @@ public indirect enum StageError: Error, Equatable, Sendable {
     /// The pack or file does not fit on the file system of the container.
     case noSpace(needed: ByteCount, available: ByteCount)
 
+    /// The pack or file needs more inodes than are free on the file system of the container.
+    case noInodes(needed: Int, available: Int)
+
     /// The index of the pack needs more memory than is available.
     case noMemory(needed: ByteCount, available: ByteCount)
 
@@ -157,6 +160,9 @@ extension StageError: CustomStringConvertible {
         case .noSpace(let needed, let available):
             "not enough space: \(needed) needed, of which \(Planner.reserve) stay free; \(max(available, .zero)) are free, "
                 + "\(needed - max(available, .zero)) are missing"
+        case .noInodes(let needed, let available):
+            "not enough space: \(needed.quantity(of: "inode")) needed, of which \(AvailableSpace.reservedInodes) stay free; "
+                + "free: \(max(available, 0)), missing: \(needed - max(available, 0))"
         case .noMemory(let needed, let available):
             "not enough memory for the index: \(needed) needed, \(available) available"
         case .transfer(let error):
@@ -256,7 +262,7 @@ extension StageError {
     /// `true` if the cause is a full file system, so that a retry may succeed.
     public var isOutOfSpace: Bool {
         switch self {
-        case .noSpace, .transfer(.outOfSpace): true
+        case .noSpace, .noInodes, .transfer(.outOfSpace): true
         case .content(.fileSystem(let error)), .container(.file(let error)),
             .transfer(.storage(let error)):
             error.isOutOfSpace

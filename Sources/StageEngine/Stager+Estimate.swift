@@ -1,6 +1,6 @@
-public import StageContainer
+package import StageContainer
 import StageIndex
-public import StageModel
+import StageModel
 import StageSystem
 import SystemPackage
 
@@ -15,13 +15,13 @@ extension Stager {
     ///   - plan: The plan.
     ///   - manifest: The manifest that the plan was made from.
     ///   - reader: The container; `nil` if it does not exist.
-    ///   - freeSpace: The free space of the file system; `nil` if unknown.
+    ///   - available: The free space and inodes of the file system.
     /// - Returns: The plan with the estimates.
-    public func estimate(
+    package func estimate(
         _ plan: Plan,
         of manifest: AcceptedManifest,
         in reader: ContainerReader?,
-        freeSpace: ByteCount?
+        available: AvailableSpace
     ) async -> Plan {
         var choices: [PackID: TransferChoice] = [:]
         for entry in plan.entries { choices[entry.pack.id] = entry.transfer }
@@ -30,7 +30,7 @@ extension Stager {
             [choices] fetch -> TransferEstimate? in
             guard let choice = choices[fetch.fetching.pack.id] else { return nil }
             // If the fetch fails, the entry of the plan stays as it was.
-            return try? await fetch.estimate(choice, in: reader, freeSpace: freeSpace)
+            return try? await fetch.estimate(choice, in: reader, available: available)
         }
         var plan = plan
         for index in plan.entries.indices {
@@ -52,7 +52,7 @@ extension IndexFetch {
     fileprivate func estimate(
         _ choice: TransferChoice,
         in reader: ContainerReader?,
-        freeSpace: ByteCount?
+        available: AvailableSpace
     ) async throws(StageError) -> TransferEstimate? {
         let pack = fetching.pack
         let base = try await StageError.blocking {
@@ -69,9 +69,9 @@ extension IndexFetch {
         let held = try await StageError.blocking { () throws(FileError) in
             try IndexSource.Base(base.lease)
         }
-        let available = AvailableSpace(freeSpace)
         let archive = choice.archive.flatMap { size -> ByteCount? in
-            guard available.shortage(for: size + pack.contentSpace) == nil else {
+            let download = FileSystemUsage(bytes: size, inodes: Planner.inodesOfRecords)
+            guard available.shortage(for: pack.contentUsageByArchive + download) == nil else {
                 return nil
             }
             // The choice of a first installation includes the delta of the index.

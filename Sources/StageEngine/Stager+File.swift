@@ -159,7 +159,10 @@ extension IndexSource {
                 (try place.status(FilePath(partialName).pushing(path)), try place.freeSpace())
             }
             let missing = ByteCount(max(0, file.size - (status?.allocatedSize ?? 0)))
-            if let shortage = AvailableSpace(ByteCount(free.bytes)).shortage(for: missing) {
+            // The parent directories are created beside the incomplete file, and again for the complete one.
+            let inodes = status == nil ? 2 * path.components.count : 0
+            let usage = FileSystemUsage(bytes: missing, inodes: inodes)
+            if let shortage = AvailableSpace(free).shortage(for: usage) {
                 throw StageError(shortage)
             }
         }

@@ -99,14 +99,19 @@ extension IndexFetch {
 }
 
 extension ContentIndex {
-    /// Returns the disk space of the files of some entries, in whole blocks.
-    func sizeOnDisk(where isIncluded: (_ position: Int, _ file: File) -> Bool) -> ByteCount {
+    /// Returns the disk space of the files of some entries, in whole blocks, and their inodes.
+    func usageOnDisk(
+        where isIncluded: (_ position: Int, _ file: File) -> Bool
+    ) -> FileSystemUsage {
         var size = Int64(0)
         var count = 0
         for (position, file) in files where isIncluded(position, file) {
             size += file.size
             count += 1
         }
-        return StoredGeneration.size(ByteCount(size), fileCount: count)
+        return FileSystemUsage(
+            bytes: StoredGeneration.size(ByteCount(size), fileCount: count),
+            inodes: count
+        )
     }
 }

@@ -120,6 +120,7 @@ struct ExtensionRun: Sendable {
         unrestricted.budget = nil
         // Packs that do not fit now are proposed as well, and stay pending until they fit.
         unrestricted.freeSpace = nil
+        unrestricted.freeInodes = nil
         unrestricted.quota = nil
         let plan = unrestricted.plan(for: .event(event, essentialOnly: false))
         let proposed = Set(plan.packsToStage.map(\.id))

@@ -22,7 +22,7 @@ extension Plan.Entry {
     /// True if a later run is to stage the pack for the event.
     fileprivate var isMissing: Bool {
         switch decision {
-        case .stage, .refuse(.noSpace), .refuse(.exceedsQuota): true
+        case .stage, .refuse(.noSpace), .refuse(.noInodes), .refuse(.exceedsQuota): true
         // The restrictions end with the first launch, after which a periodic run stages these packs.
         case .refuse(.exceedsAllowance), .refuse(.disallowedDomain): true
         // No later run stages these packs for the event.

@@ -8,6 +8,7 @@ extension Planner {
             var unlimited = self
             // The assumed packs need not fit on the machine that simulates.
             unlimited.freeSpace = nil
+            unlimited.freeInodes = nil
             unlimited.quota = nil
             for pack in unlimited.plan(for: .event(.install, essentialOnly: false)).packsToStage {
                 staged[pack.id] = StagedVersion(
@@ -16,6 +17,10 @@ extension Planner {
                 )
             }
         }
-        if let space = assumptions.freeSpace { freeSpace = space }
+        if let space = assumptions.freeSpace {
+            freeSpace = space
+            // The inodes of another file system are not known.
+            freeInodes = nil
+        }
     }
 }

@@ -52,7 +52,7 @@ extension StagingFailure {
 
     private static func outcome(of refusal: Plan.Refusal) -> Outcome {
         switch refusal {
-        case .noSpace: (.noSpace, .freeSpace, .later)
+        case .noSpace, .noInodes: (.noSpace, .freeSpace, .later)
         case .exceedsAllowance: (.restricted, .startApplication, .later)
         case .disallowedDomain: (.restricted, .tellPackagerOfHost, .later)
         case .exceedsQuota: (.noSpace, .raiseQuota, .later)
@@ -75,7 +75,7 @@ extension StagingFailure {
         case .untrusted: (.manifestUntrusted, .distrustServer, .later)
         case .storedUntrusted: (.manifestUntrusted, .fetchManifestAnew, .later)
         case .unknownPack: (.unknownPack, .listPacks, .never)
-        case .noSpace: (.noSpace, .freeSpace, .later)
+        case .noSpace, .noInodes: (.noSpace, .freeSpace, .later)
         case .noMemory: (.systemShortage, .raiseLimits, .later)
         case .transfer(let error): outcome(of: error)
         case .content(let error): outcome(of: error)

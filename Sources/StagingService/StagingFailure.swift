@@ -142,6 +142,8 @@ extension StagingFailure: CustomStringConvertible {
             "\(subject): \(error)"
         case .refusal(.noSpace(let needed, let available), let subject):
             "\(subject): \(StageError.noSpace(needed: needed, available: available))"
+        case .refusal(.noInodes(let needed, let available), let subject):
+            "\(subject): \(StageError.noInodes(needed: needed, available: available))"
         case .refusal(.exceedsAllowance(let allowance, let needed, let remaining), let subject):
             "\(subject): '\(allowance.rawValue)' of the registration leaves \(remaining), and it takes "
                 + "\(needed)"

@@ -231,6 +231,11 @@ public struct PackResult: Sendable {
     /// The maximum space that staging the pack takes on the file system, which the plan compared with the free space;
     /// zero if the plan does not stage it.
     public let space: ByteCount
+    /// The inodes that staging the pack takes on the file system, which the plan compared with the free ones; zero if the
+    /// plan does not stage it.
+    ///
+    /// A lower bound if neither the manifest nor an index that was read has the number of directories.
+    public let inodes: Int
     /// Set if the container has the version to stage, from before a rollback.
     public let isKept: Bool
     /// The reason why staging the pack failed.
@@ -250,6 +255,7 @@ public struct PackResult: Sendable {
         transferSize = entry.transferSize
         isTransferSizeExact = entry.isTransferSizeExact
         space = entry.space
+        inodes = entry.inodes
         isKept = entry.isKept
         switch entry.decision {
         case .stage: outcome = .planned
@@ -329,7 +335,7 @@ extension Plan.Decision {
         case .skip(.newerElsewhere(let version)): .newerElsewhere(version: version)
         case .skip(.offeredByOther(let application, let version)):
             .offeredByOther(application: application.text, version: version)
-        case .refuse(.noSpace): .noSpace
+        case .refuse(.noSpace), .refuse(.noInodes): .noSpace
         case .refuse(.exceedsQuota): .exceedsQuota
         case .refuse(.exceedsAllowance(let allowance, _, _)):
             .exceedsAllowance(name: allowance.rawValue)

@@ -79,13 +79,13 @@ extension StagingService {
         return gone
     }
 
-    /// Returns the free space of the container's file system after evictions; `nil` if it cannot be read.
-    func freeSpaceAfterEvictions(in container: Container) async -> ByteCount? {
-        await withBlockingThread { () -> ByteCount? in
+    /// Returns the free space and inodes of the container's file system after evictions; `nil` if they cannot be read.
+    func spaceAfterEvictions(in container: Container) async -> AvailableSpace? {
+        await withBlockingThread { () -> AvailableSpace? in
             // Btrfs and XFS free the blocks of deleted files some time later, or when they are synced.
             try? container.root.synchronizeFileSystem()
             // Staging a pack reports errors of the file system.
-            return (try? container.root.freeSpace()).map { ByteCount($0.bytes) }
+            return (try? container.root.freeSpace()).map { AvailableSpace($0) }
         }
     }
 
@@ -184,8 +184,8 @@ extension StagingService {
         guard request.isDryRun, !request.isOffline else { return plan }
         // A container that cannot be read has failed the plan already.
         let reader = (try? ContainerReader.reading(path)) ?? nil
-        let space = planner.freeSpace
-        return await stager.estimate(plan, of: manifest, in: reader, freeSpace: space)
+        let available = planner.available
+        return await stager.estimate(plan, of: manifest, in: reader, available: available)
     }
 
     /// Adds to the result of a dry run the steps that a run takes after staging: a periodic run removes packs

@@ -368,8 +368,8 @@ public struct StagingService: Sendable {
         // An interrupted run stages nothing, and its plan may lack the indexes that show what fits.
         if !plan.evictions.isEmpty, !Task.isCancelled {
             staged.evicted = await makeRoom(plan.evictions, in: container)
-            if let free = await freeSpaceAfterEvictions(in: container) {
-                staged.outcomes = plan.refusePacks(beyond: free)
+            if let available = await spaceAfterEvictions(in: container) {
+                staged.outcomes = plan.refusePacks(beyond: available)
             }
         }
         guard !plan.packsToStage.isEmpty else { return staged }

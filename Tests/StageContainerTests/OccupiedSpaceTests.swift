@@ -5,7 +5,7 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// The disk space of trees that share files by hard links.
+/// The disk space and the inodes of trees that share files by hard links.
 @Suite(.directory)
 struct OccupiedSpaceTests {
     /// Returns two trees with a file of their own each, and one that they share.
@@ -27,10 +27,12 @@ struct OccupiedSpaceTests {
         let (one, other) = (try first.occupiedSpace(), try second.occupiedSpace())
         #expect(one.size - one.freed >= ByteCount(100_000))
         #expect(one.freed >= ByteCount(10_000))
+        #expect(one.inodeCount == 2 && one.freedInodeCount == 1)
         var both = one
         both.add(other)
         #expect(both.freed == both.size)
         #expect(both.size == one.size + other.freed)
+        #expect(both.inodeCount == 3 && both.freedInodeCount == 3)
         both.remove(other)
         #expect(both == one)
         both.remove(one)
@@ -44,6 +46,10 @@ struct OccupiedSpaceTests {
         var both = try first.occupiedSpace()
         both.add(try second.occupiedSpace())
         #expect(both.size - both.freed >= ByteCount(100_000))
+        #expect(both.inodeCount == 3 && both.freedInodeCount == 2)
+        var own = both
+        own.removeFiles(thatRemainWithout: both)
+        #expect(own.inodeCount == 2)
         both.add(try third.occupiedSpace())
         #expect(both.freed == both.size)
     }

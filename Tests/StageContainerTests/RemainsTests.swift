@@ -69,12 +69,14 @@ import Testing
         let area = try staging.makeDirectory(FilePath("levels.\(digest(2))"))
         for name in ["content", "unpacked"] as [FilePath] {
             let tree = try area.makeDirectory(name)
+            if name == "content" { try tree.createDirectory("empty") }
             try tree.write([UInt8](repeating: 1, count: 100_000), to: "file", durably: true)
         }
         try area.write([UInt8](repeating: 1, count: 500_000), to: "index", durably: true)
-        let sizes = try container.reader.unfinishedSizes(of: manifest)
-        let size = try #require(sizes[pack.id])
-        #expect((ByteCount(200_000)..<ByteCount(300_000)).contains(size))
+        let contents = try container.reader.unfinishedContent(of: manifest)
+        let content = try #require(contents[pack.id])
+        #expect((ByteCount(200_000)..<ByteCount(300_000)).contains(content.space))
+        #expect(content.fileCount == 2 && content.directoryCount == 1)
     }
 
     private func leave(_ archives: UInt8...) throws {

@@ -103,6 +103,19 @@ struct ArchiveBesideIndexTests {
         try expectStaged(expected)
     }
 
+    /// The directories exist twice until the files of the archive have been moved.
+    @Test func anArchiveIsTakenOnlyWithInodesForItsOwnDirectories() async throws {
+        try await world.publish(Self.tree(), directories: ["nothing/here"], archive: true)
+        let pack = try #require(world.pack)
+        let directories = try #require(pack.directoryCount)
+        #expect(directories == 4)
+        let content = pack.fileCount + 2 * directories
+        let needed = content + Planner.inodesOfRecords + AvailableSpace.reservedInodes
+        let space = ByteCount.mebibytes(1000)
+        #expect(try await world.estimate(freeSpace: space, freeInodes: needed) == .archive)
+        #expect(try await world.estimate(freeSpace: space, freeInodes: needed - 1) == .objects)
+    }
+
     @Test func theNextUpdateFetchesWhatChanged() async throws {
         var tree = Self.tree()
         try await world.publish(tree, archive: true)

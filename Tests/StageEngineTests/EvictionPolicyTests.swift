@@ -224,13 +224,51 @@ struct PlannerRoomTests {
         planner.freeSpace = Self.space
         var plan = planner.plan(for: .event(.update, essentialOnly: false))
         let level = try PackID("level")
-        let none = plan.refusePacks(beyond: Self.space)
+        let none = plan.refusePacks(beyond: AvailableSpace(bytes: Self.space, inodes: nil))
         #expect(none.isEmpty)
         #expect(plan.packsToStage.map(\.id) == [level])
         let free = Self.space - ByteCount(Int64(1))
-        let refused = plan.refusePacks(beyond: free)
+        let refused = plan.refusePacks(beyond: AvailableSpace(bytes: free, inodes: nil))
         #expect(refused == [level: .failed(.noSpace(needed: Self.space, available: free))])
         #expect(plan.packsToStage.isEmpty)
+    }
+
+    /// The inodes that the disk lacks, and the evictions that free them; `nil` if no eviction helps.
+    ///
+    /// Each generation has 10 inodes.
+    @Test(
+        arguments: [
+            (0, []), (1, [.previous]), (10, [.previous]), (11, [.previous, .onDemand]),
+            (30, [.previous, .onDemand, .prefetch]), (31, nil),
+        ] as [(Int, [EvictionReason]?)]
+    )
+    func aPlanEvictsForInodesBeforeItRefuses(
+        row: (missing: Int, reasons: [EvictionReason]?)
+    ) throws {
+        var planner = try planner()
+        var generations = try #require(planner.evictionPolicy).generations
+        for index in generations.indices { generations[index].recordedInodes = 10 }
+        planner.evictionPolicy = EvictionPolicy(
+            generations: generations,
+            manifests: [planner.manifest]
+        )
+        let pack = planner.manifest.packs[0]
+        let needed = planner.inodes(for: pack) + AvailableSpace.reservedInodes
+        planner.freeInodes = needed - row.missing
+        var plan = planner.plan(for: .event(.update, essentialOnly: false))
+        #expect(plan.evictions.map(\.reason) == row.reasons ?? [])
+        let refusal = Plan.Refusal.noInodes(needed: needed, available: needed - row.missing)
+        #expect(
+            plan.entries[0].decision
+                == (row.reasons == nil ? .refuse(refusal) : .stage(.outdated(staged: 1)))
+        )
+        // The evictions may free less than the plan expects.
+        let free = AvailableSpace(bytes: nil, inodes: needed - 1)
+        let failure = StageError.noInodes(needed: needed, available: needed - 1)
+        let expected: [PackID: StagingOutcome] =
+            row.reasons == nil ? [:] : [pack.id: .failed(failure)]
+        let refused = plan.refusePacks(beyond: free)
+        #expect(refused == expected)
     }
 
     @Test func nothingGoesForAPackThatDoesNotFitInTheEnd() throws {

@@ -214,10 +214,11 @@ final class IndexedWorld {
         }
     }
 
-    /// Plans the pack of the manifest with some free space, and returns the planned transfer.
+    /// Plans the pack of the manifest with some free space and free inodes, and returns the planned transfer.
     func estimate(
         _ name: String = "container",
-        freeSpace: ByteCount
+        freeSpace: ByteCount,
+        freeInodes: Int? = nil
     ) async throws -> TransferChoice.Way? {
         let container = try Container.make(root.path.appending(name))
         let id = try PackID("levels")
@@ -228,7 +229,7 @@ final class IndexedWorld {
                 planner.plan(for: .packs([id])),
                 of: manifest,
                 in: container.reader,
-                freeSpace: freeSpace
+                available: AvailableSpace(bytes: freeSpace, inodes: freeInodes)
             )
             return plan.entries.first?.transfer?.way
         }

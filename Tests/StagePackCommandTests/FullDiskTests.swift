@@ -96,7 +96,7 @@ struct FullDiskTests {
         )
     }
 
-    @Test func aDiskThatIsFullIsToldAndWhatWasStagedStays() async throws {
+    @Test func aPackWithMoreFilesThanInodesIsRefusedBeforeAnythingIsFetched() async throws {
         let many = try SamplePack(
             .aurora,
             version: 2,
@@ -107,13 +107,41 @@ struct FullDiskTests {
             before: "mount -t tmpfs -o size=64m,nr_inodes=200 none \"$C\"",
             after: ""
         )
+        // 400 files, a directory, the container's records, and the reserve.
         let error = """
-            stagepack: error: pack 'aurora': cannot create \
-            'DIRECTORY/container/staging/aurora.MARK/content/NUMBER': No space left on device
+            stagepack: error: pack 'aurora': not enough space: 477 inodes needed, of which 64 stay free; free: COUNT, missing: COUNT
             hint: free some space: 'stagepack du --container DIRECTORY/container' shows what packs take
 
             """
-        #expect(world.masked(ending.error) == error)
+        let text = world.masked(ending.error)
+            .replacing(#/free: \d+, missing: \d+/#, with: "free: COUNT, missing: COUNT")
+        #expect(text == error)
+        #expect(ending.output == Self.left)
+        #expect(ending.status == 40)
+        #expect(world.server.counts(for: many.path).requests == 0)
+    }
+
+    /// The manifest does not state the directories, of which there are ten for each file.
+    @Test func aDiskThatIsFullIsToldAndWhatWasStagedStays() async throws {
+        let many = try SamplePack(
+            .aurora,
+            version: 2,
+            (0..<20).map { .init("\($0)/b/c/d/e/f/g/h/i/j/file", content: [1]) }
+        )
+        let (world, ending) = try await prefetch(
+            many,
+            before: "mount -t tmpfs -o size=64m,nr_inodes=200 none \"$C\"",
+            after: ""
+        )
+        let error = """
+            stagepack: error: pack 'aurora': cannot create \
+            'DIRECTORY/container/staging/aurora.MARK/content/PATH': No space left on device
+            hint: free some space: 'stagepack du --container DIRECTORY/container' shows what packs take
+
+            """
+        let text = world.masked(ending.error)
+            .replacing(#/content/NUMBER[a-z/]*'/#, with: "content/PATH'")
+        #expect(text == error)
         #expect(ending.output == Self.left)
         #expect(ending.status == 40)
     }
@@ -385,8 +413,8 @@ struct FullDiskTests {
 
         """
 
-    /// The space and the inodes for directories are compared before the first one is created: the space by the index, and by the
-    /// plan if the manifest states their number.
+    /// The space and the inodes for directories are compared before the first one is created: by the index, and by the plan if
+    /// the manifest states their number.
     @Test(arguments: [false, true])
     func directoriesThatDoNotFitAreNotCreated(isStated: Bool) async throws {
         let steps = """
@@ -403,7 +431,7 @@ struct FullDiskTests {
         // The plan counts the listing and the index, too, and the reserve.
         let errors = [
             "not enough space: \(isStated ? "42." : "41.4 MB needed")",
-            "cannot create 7001 files in ",
+            "not enough space: \(isStated ? 7077 : 7065) inodes needed, of which 64 stay free; free: ",
         ]
         #expect(errors.allSatisfy { ending.error.contains("pack 'ev': \($0)") }, "\(ending)")
     }
@@ -432,7 +460,7 @@ struct FullDiskTests {
         #expect(ending.status == 0, "\(ending)")
         #expect(ending.output == refusals + "0\n6002\n", "\(ending)")
         guard isStated else { return }
-        let errors = ["not enough space: 45.", "cannot create 7001 files in "]
+        let errors = ["not enough space: 45.", "not enough space: 7077 inodes needed, "]
         #expect(errors.allSatisfy { ending.error.contains("pack 'ev': \($0)") }, "\(ending)")
     }
 
@@ -479,6 +507,56 @@ struct FullDiskTests {
         let ending = try await world.program.run(["--attempts", "1", "--quiet"] + world.source)
         #expect(ending.status == 0, "\(ending)")
         #expect(ending.output.replacing(#/[0-9.]+ [kMG]B/#, with: "SIZE") == finding)
+    }
+
+    /// The eviction of the pack on demand frees the missing inodes.
+    @Test func aRunEvictsForInodesAndAPlanNamesThem() async throws {
+        var world = try World()
+        func pack(_ name: String, _ policy: DownloadPolicy, files: Int) throws -> SamplePack {
+            let entries = (0..<files).map { TarBuilder.Entry("\($0)", content: [1]) }
+            return try SamplePack(try PackID(name), policy: policy, entries)
+        }
+        try world.publish(
+            try pack("extra", .onDemand, files: 300),
+            try pack("many", .essential([.firstInstallation, .subsequentUpdate]), files: 200)
+        )
+        let text = """
+            C='\(world.container)'; P='\(try Program.path)'
+            mkdir -p "$C"; mount -t tmpfs -o size=64m,nr_inodes=1000 none "$C"
+            $P fetch extra "$@" --quiet || exit 99
+            set -- $(stat -f -c '%c %d' "$C") "$@"
+            used=$(($1 - $2)); shift 2
+            mount -o remount,nr_inodes=$((used + 200)) "$C" || exit 98
+            $P plan --json "$@" | grep '"inodes"'
+            $P prefetch "$@" --quiet || exit 97
+            ls "$C/packs"
+            """
+        world.program.wrapper = ["/usr/bin/unshare", "-m", "/bin/sh", "-c", text, "sh"]
+        let ending = try await world.program.run(world.source)
+        #expect(ending.status == 0, "\(ending)")
+        // 200 files, a directory, and the container's records.
+        #expect(ending.output.contains(#/"inodes" : 213,/#), "\(ending)")
+        #expect(ending.output.hasSuffix("\nmany\n"), "\(ending)")
+    }
+
+    /// Only inodes are missing.
+    @Test func doctorNamesMissingInodes() async throws {
+        var world = try World()
+        let files = (0..<600).map { TarBuilder.Entry("\($0)", content: [1]) }
+        try world.publish(try SamplePack(.aurora, files))
+        let text = """
+            C='\(world.container)'; P='\(try Program.path)'
+            mkdir -p "$C"; mount -t tmpfs -o size=100m,nr_inodes=500 none "$C"
+            $P prefetch "$@" 2>/dev/null; test $? = 40 || exit 99
+            $P doctor --container "$C" | grep ': space: '
+            """
+        world.program.wrapper = ["/usr/bin/unshare", "-m", "/bin/sh", "-c", text, "sh"]
+        let ending = try await world.program.run(["--attempts", "1", "--quiet"] + world.source)
+        #expect(ending.status == 0, "\(ending)")
+        // 600 files, a directory, the container's records, and the reserve.
+        let finding = "problem: space: COUNT inodes free, essential packs need 677: COUNT missing\n"
+        let output = ending.output.replacing(#/\d+ (inodes|missing)/#) { "COUNT \($0.1)" }
+        #expect(output == finding, "\(ending)")
     }
 
     /// Runs a script of the shell with an empty `disk` of the given size, and with functions that publish a version of the

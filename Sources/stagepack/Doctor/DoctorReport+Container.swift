@@ -118,7 +118,7 @@ extension DoctorReport {
         in path: FilePath
     ) {
         let free = ByteCount(space.bytes)
-        let needed = packs.needed + Planner.reserve
+        let amounts = packs.amounts(of: space)
         let lacksFiles = space.files.map { $0 < Self.filesWanted } ?? false
         var source = HintSource.current
         if lacksFiles || packs.result > .fits || free < .mebibytes(64) {
@@ -135,8 +135,8 @@ extension DoctorReport {
                     .note,
                     subject: "space",
                     finding:
-                        "\(free) free, essential packs need at most \(needed): the next run reads from their indexes "
-                        + "whether they fit",
+                        "\(amounts.free) free, essential packs need at most \(amounts.needed): the next run reads from "
+                        + "their indexes whether they fit",
                     hint: advice
                 )
             case .lacks:
@@ -144,7 +144,7 @@ extension DoctorReport {
                     .problem,
                     subject: "space",
                     finding:
-                        "\(free) free, essential packs need \(needed): \(needed - free) are missing",
+                        "\(amounts.free) free, essential packs need \(amounts.needed): \(amounts.missing)",
                     hint: advice
                 )
             }
@@ -373,5 +373,20 @@ extension ContainerFault {
     fileprivate var lacksWriting: Bool {
         guard case .hasMode(let found, let expected) = problem else { return false }
         return found != expected && found | 0o200 == expected
+    }
+}
+
+extension SpaceComparison {
+    /// Returns what is free, needed and missing, in words: bytes, or inodes if these alone do not suffice.
+    fileprivate func amounts(
+        of space: FreeSpace
+    ) -> (free: String, needed: String, missing: String) {
+        if lacksInodesAlone, let free = space.inodes {
+            let needed = neededInodes + AvailableSpace.reservedInodes
+            let missing = max(0, needed - free)
+            return (free.quantity(of: "inode"), "\(needed)", "\(missing) missing")
+        }
+        let (free, most) = (ByteCount(space.bytes), needed + Planner.reserve)
+        return ("\(free)", "\(most)", "\(most - free) are missing")
     }
 }

@@ -51,6 +51,7 @@ struct PackCheck {
             else { continue }
             // The packs of other applications take their space before.
             planner.freeSpace = planner.freeSpace.map { $0 - comparison.needed }
+            planner.freeInodes = planner.freeInodes.map { $0 - comparison.neededInodes }
             guard let packs = try? planner.compareSpace(for: .packs(Set(ids)), in: container)
             else { continue }
             comparison.add(packs)

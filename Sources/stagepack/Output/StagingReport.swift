@@ -150,6 +150,8 @@ struct PackReport: Encodable {
     var isTransferSizeExact: Bool?
     /// The maximum disk space that staging the pack takes; `nil` unless it is planned.
     var diskSpace: ByteCount?
+    /// The inodes that staging the pack takes; `nil` unless it is planned.
+    var inodes: Int?
     /// True for a planned pack whose version is still in the container, from before a rollback; `nil` otherwise.
     var isKept: Bool?
     var reused: ByteCount?
@@ -161,7 +163,7 @@ struct PackReport: Encodable {
     private enum CodingKeys: String, CodingKey {
         case id, version, policy, outcome, reason, downloadSize, installedSize, transferred, reused
         case location, pin, source, transfer, transferSize, isTransferSizeExact, isKept, error
-        case diskSpace
+        case diskSpace, inodes
     }
 
     init(_ result: PackResult) {
@@ -184,6 +186,7 @@ struct PackReport: Encodable {
             transferSize = result.transferSize
             isTransferSizeExact = result.isTransferSizeExact
             diskSpace = result.space
+            inodes = result.inodes
             if result.isKept { isKept = true }
         }
         reused = result.reused
