@@ -15,6 +15,9 @@ package struct AvailableSpace: Equatable, Sendable {
     /// The free inodes; `nil` if they are unknown or the file system has no limit, as Btrfs: then every number fits.
     private var inodes: Int?
 
+    /// The space of an unknown file system: everything fits.
+    static let unknown = AvailableSpace(bytes: nil, inodes: nil)
+
     /// Space that is missing for content.
     package enum Shortage: Equatable, Sendable {
         /// Too few bytes are free: those that would have to be, with the reserve, and those that are.

@@ -45,6 +45,7 @@ extension IndexSource {
             archive: remaining,
             patch: ofPatch
         )
+        if found.choice.way == .objects { work.reservations.release(work.pack.id) }
         if ofPatch != nil { found.choice.patchSize = patch?.reference.size }
         figures.transferred = figures.transferred + found.received
         return (found.choice, found.deltas)
@@ -65,6 +66,8 @@ extension IndexSource {
         var choice = choice
         if case .transfer(.unacceptable(_, .ranges)) = error {
             choice.objects = run.tree.index.bundleSize(of: missing)
+            // If other packs have the space by now, the bundles come whole.
+            choice.archive = try await remaining(archive, in: run.area)
             return choice
         }
         guard error.isOfMissingObject, work.mayReplaceObjects,
@@ -94,8 +97,8 @@ extension IndexSource {
         )
     }
 
-    /// Returns the bytes of a download that are not in the container yet; `nil` if there is not enough space or too few
-    /// inodes for them and for the content made of it.
+    /// Returns the bytes of a download that are not in the container yet, and reserves space for it; `nil` if there is not enough
+    /// space or too few inodes for them and for the content made of it, besides the other packs of the run.
     func remaining(
         _ size: ByteCount,
         of digest: Digest,
@@ -111,7 +114,10 @@ extension IndexSource {
         }
         let remaining = max(.zero, size - held)
         let usage = content + FileSystemUsage(bytes: remaining, inodes: Planner.inodesOfRecords)
-        return AvailableSpace(free).shortage(for: usage) == nil ? remaining : nil
+        guard AvailableSpace(free).shortage(for: usage) == nil,
+            work.reservations.reserve(usage, for: work.pack.id)
+        else { return nil }
+        return remaining
     }
 
     /// Moves the missing files out of the archive, and returns the updated local content.

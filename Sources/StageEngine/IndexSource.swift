@@ -245,7 +245,7 @@ struct IndexSource: Sendable {
                 work.report(.chose(choice))
             }
         }
-        if let archive {
+        if let archive, choice.archive != nil {
             let before = local.missing.count
             local = try await takeArchive(archive, in: run, reusing: local, countingIn: &figures)
             // The same objects would fail again.

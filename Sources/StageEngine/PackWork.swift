@@ -15,6 +15,7 @@ struct PackWork: Sendable {
     let container: Container
     let pack: Pack
     let sharing: ArchiveSharing
+    let reservations: SpaceReservations
     let report: @Sendable (StagingEvent) -> Void
     /// `true` if the archive of an indexed pack may replace objects that are missing or damaged on the servers.
     var mayReplaceObjects = true
@@ -22,7 +23,10 @@ struct PackWork: Sendable {
     /// Stages the pack for a reason from a plan.
     func stage(_ reason: Plan.Reason, through publisher: Publisher) async -> StagingOutcome {
         // After a failure the archive stays for the next run, and other packs of this run stop waiting.
-        defer { _ = endSharing() }
+        defer {
+            _ = endSharing()
+            reservations.release(pack.id)
+        }
         await waitForSharedArchive()
         do throws(StageError) {
             let lock = try await lock()

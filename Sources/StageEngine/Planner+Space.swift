@@ -207,10 +207,7 @@ extension Plan {
         var refused: [PackID: StagingOutcome] = [:]
         for index in entries.indices where !entries[index].isKept {
             guard case .stage = entries[index].decision else { continue }
-            let usage = FileSystemUsage(
-                bytes: entries[index].space,
-                inodes: entries[index].inodes
-            )
+            let usage = entries[index].usage
             guard let shortage = available.shortage(for: usage) else {
                 available.take(usage)
                 continue
@@ -220,4 +217,9 @@ extension Plan {
         }
         return refused
     }
+}
+
+extension Plan.Entry {
+    /// The space and the inodes that staging the pack takes.
+    var usage: FileSystemUsage { FileSystemUsage(bytes: space, inodes: inodes) }
 }

@@ -26,9 +26,12 @@ extension Stager {
         var choices: [PackID: TransferChoice] = [:]
         for entry in plan.entries { choices[entry.pack.id] = entry.transfer }
         let packs = plan.entries.filter { $0.transfer != nil }.map(\.pack)
+        let reservations = SpaceReservations(available, for: plan.entries)
         let estimates = await withIndexes(of: packs, from: manifest) {
             [choices] fetch -> TransferEstimate? in
-            guard let choice = choices[fetch.fetching.pack.id] else { return nil }
+            let id = fetch.fetching.pack.id
+            guard let choice = choices[id] else { return nil }
+            let available = reservations.available(for: id)
             // If the fetch fails, the entry of the plan stays as it was.
             return try? await fetch.estimate(choice, in: reader, available: available)
         }

@@ -48,6 +48,7 @@ extension Stager {
             container: container,
             pack: pack,
             sharing: ArchiveSharing(),
+            reservations: SpaceReservations(.unknown, for: []),
             report: report
         )
         return try await IndexSource(work: work, reference: reference).fetchFile(path)

@@ -92,6 +92,7 @@ public struct Stager: Sendable {
     ) async -> [PackID: StagingOutcome] {
         let publisher = Publisher(container: container)
         let sharing = ArchiveSharing(plan.packsToStage)
+        let reservations = await makeReservations(for: plan, in: container)
         return await withTaskGroup(of: (PackID, StagingOutcome?).self) { group in
             var outcomes: [PackID: StagingOutcome] = [:]
             var running = 0
@@ -110,6 +111,7 @@ public struct Stager: Sendable {
                         container: container,
                         pack: entry.pack,
                         sharing: sharing,
+                        reservations: reservations,
                         report: { report(id, $0) },
                         mayReplaceObjects: entry.mayReplaceObjects
                     )
@@ -126,6 +128,18 @@ public struct Stager: Sendable {
             for await (id, outcome) in group { outcomes[id] = outcome }
             return outcomes
         }
+    }
+
+    /// Creates the reservations of a run, with the space that is free now.
+    private func makeReservations(
+        for plan: Plan,
+        in container: Container
+    ) async -> SpaceReservations {
+        // A single pack shares the space with none, and compares what is free when it needs it.
+        guard plan.packsToStage.count > 1 else { return SpaceReservations(.unknown, for: []) }
+        // Staging a pack reports errors of the file system.
+        let free = await withBlockingThread { try? container.root.freeSpace() }
+        return SpaceReservations(free.map { AvailableSpace($0) } ?? .unknown, for: plan.entries)
     }
 }
 

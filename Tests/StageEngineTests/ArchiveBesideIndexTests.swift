@@ -103,6 +103,21 @@ struct ArchiveBesideIndexTests {
         try expectStaged(expected)
     }
 
+    /// The plan has all of the disk for another pack, which is staged in the same run.
+    @Test func anArchiveLeavesTheSpaceOfTheOtherPacksOfTheRun() async throws {
+        try await world.publish(Self.tree(), archive: true)
+        let (first, second) = (try PackID("levels"), try PackID("other"))
+        try world.serve(as: [first, second])
+        world.plannedSpace = [second: ByteCount(1 << 60)]
+        let ways = Mutex<[PackID: TransferChoice.Way]>([:])
+        let outcomes = try await world.stage([first, second]) { id, event in
+            if case .chose(let choice) = event { ways.withLock { $0[id] = choice.way } }
+        }
+        #expect(outcomes.count == 2)
+        let chosen = ways.withLock(\.self)
+        #expect(chosen == [first: .objects, second: .archive])
+    }
+
     /// The directories exist twice until the files of the archive have been moved.
     @Test func anArchiveIsTakenOnlyWithInodesForItsOwnDirectories() async throws {
         try await world.publish(Self.tree(), directories: ["nothing/here"], archive: true)

@@ -97,6 +97,9 @@ final class IndexedWorld {
     /// Indicates whether plans permit archives in the place of objects that have failed.
     var mayReplaceObjects = true
 
+    /// The space that plans have for packs, instead of what these need.
+    var plannedSpace: [PackID: ByteCount] = [:]
+
     private var source: ManifestSource {
         let folder = "file://\(store.path)/manifest.json"
         return ManifestSource(urls: [readsFolder ? folder : server.url("/manifest.json")])
@@ -188,6 +191,9 @@ final class IndexedWorld {
             var plan = planner.plan(for: repairing ? .repair(Set(ids)) : .packs(Set(ids)))
             for index in plan.entries.indices {
                 plan.entries[index].mayReplaceObjects = mayReplaceObjects
+                if let space = plannedSpace[plan.entries[index].pack.id] {
+                    plan.entries[index].space = space
+                }
             }
             return await stager.stage(plan, of: manifest, in: container, report: report)
         }
