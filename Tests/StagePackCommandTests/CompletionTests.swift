@@ -1,3 +1,4 @@
+import FoundationEssentials
 import StageSystem
 import StageTesting
 import Subprocess
@@ -54,6 +55,52 @@ struct CompletionTests {
         #expect(!FileStatus.exists(evil.appending("ran")))
         #expect(!FileStatus.exists(expanded))
         #expect(result.standardOutput == "org.example.\\$\\(touch\\ \(expanded)\\)\n")
+    }
+
+    /// A command as ArgumentParser describes it.
+    private struct Command: Decodable {
+        var commandName: String
+        var arguments: [Argument]?
+        var subcommands: [Command]?
+
+        /// The arguments with values that a shell can complete, and that have no completion.
+        func incomplete(in parents: [String] = []) -> [String] {
+            let path = parents + [commandName]
+            let own = (arguments ?? []).filter { $0.isKnown && $0.completionKind == nil }
+                .map { (path + [$0.preferredName?.name ?? $0.valueName ?? ""]).joined(separator: " ") }
+            return own + (subcommands ?? []).flatMap { $0.incomplete(in: path) }
+        }
+    }
+
+    private struct Argument: Decodable {
+        struct Name: Decodable { var name: String }
+        struct Completion: Decodable {}
+
+        var kind: String
+        var preferredName: Name?
+        var valueName: String?
+        var completionKind: Completion?
+
+        /// True if the values are packs, registered applications, files, directories, or words of a list.
+        var isKnown: Bool {
+            let values = [
+                "archive", "dir", "directory", "event", "file", "files", "format", "index",
+                "manifest", "pack", "packs", "policy", "recipe", "store", "style", "type", "when",
+            ]
+            let isApplication =
+                valueName == "id" && (kind == "positional" || preferredName?.name == "app")
+            return kind != "flag" && (isApplication || values.contains(valueName ?? ""))
+        }
+    }
+
+    private struct Description: Decodable { var command: Command }
+
+    @Test func everyArgumentThatAShellCanCompleteHasACompletion() async throws {
+        let ending = try await Program().run(["--experimental-dump-help"])
+        #expect(ending.status == 0, "\(ending.error)")
+        let data = Data(ending.output.utf8)
+        let command = try JSONDecoder().decode(Description.self, from: data).command
+        #expect(command.incomplete() == [])
     }
 
     /// The shells that may be missing on this machine.

@@ -11,4 +11,6 @@ struct ArchiveFormatArgument: ExpressibleByArgument {
     }
 
     static var allValueStrings: [String] { ArchiveFormat.allCases.map(\.rawValue) }
+
+    static var defaultCompletionKind: CompletionKind { .list(allValueStrings) }
 }

@@ -25,7 +25,7 @@ struct ManifestLintCommand: ReportingSubcommand {
             """
     )
 
-    @Argument(help: "The manifests' files.")
+    @Argument(help: "The manifests' files.", completion: .file(extensions: ["json"]))
     var files: [String]
 
     @Flag(help: "Check the servers of the packs, too.") var online = false

@@ -20,6 +20,7 @@ struct PinCommand: SourcedSubcommand, ReportingSubcommand {
 
     @Argument(
         help: "The pack. Default: list the pinned packs.",
+        completion: PackCompletion.kind,
         transform: PackArgument.parse
     )
     var pack: PackID?

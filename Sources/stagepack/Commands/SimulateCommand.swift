@@ -28,7 +28,10 @@ struct SimulateCommand: StagePackSubcommand {
 
     @Argument(help: "The event: install, update or periodic.") var event: RequestArgument
 
-    @Option(help: ArgumentHelp("The registered application.", valueName: "id"))
+    @Option(
+        help: ArgumentHelp("The registered application.", valueName: "id"),
+        completion: ApplicationCompletion.kind
+    )
     var app: String?
 
     @Option(
