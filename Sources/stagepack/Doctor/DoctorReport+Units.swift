@@ -56,8 +56,8 @@ extension DoctorReport {
             add(
                 .problem,
                 subject: "timer",
-                finding: "'\(Self.timer)' does not run",
-                hint: "as root, run 'systemctl enable --now \(Self.timer)'"
+                finding: "'\(Self.timer)' \(timer.fault)",
+                hint: "as root, run '\(timer.commandToStart(Self.timer, of: "systemctl"))'"
             )
         default: add(.good, subject: "timer", finding: "'\(Self.timer)' runs")
         }
@@ -72,8 +72,8 @@ extension DoctorReport {
                 .problem,
                 subject: "daemon",
                 finding:
-                    "'\(Self.socket)' does not run: transfers end with the program that asked for them",
-                hint: "as root, run 'systemctl enable --now \(Self.socket)'"
+                    "'\(Self.socket)' \(socket.fault): transfers end with the program that asked for them",
+                hint: "as root, run '\(socket.commandToStart(Self.socket, of: "systemctl"))'"
             )
         }
     }
@@ -96,17 +96,34 @@ extension DoctorReport {
 
     /// Checks that a timer updates the applications which this user has registered.
     private mutating func checkUsersTimer(_ states: UnitStates?) {
-        guard states?[Self.timer]?.isActive != true else {
+        let timer = states?[Self.timer]
+        guard timer?.isActive != true else {
             return add(.good, subject: "user's timer", finding: "'\(Self.timer)' runs")
         }
+        let manager = "systemctl --user"
+        let command =
+            timer?.commandToStart(Self.timer, of: manager) ?? "\(manager) enable --now \(Self.timer)"
         add(
             .note,
             subject: "user's timer",
             finding:
                 "it does not run: nothing updates the packs of applications that this user has registered",
-            hint: "run 'systemctl --user enable --now \(Self.timer)'"
+            hint: "run '\(command)'"
         )
     }
+}
+
+extension UnitStates.Unit {
+    /// The reason why the unit is not active, as a fragment.
+    fileprivate var fault: String { isMasked ? "is masked, so it does not run" : "does not run" }
+
+    /// Returns the command that starts the unit now and at each boot; systemd enables no masked unit.
+    fileprivate func commandToStart(_ name: String, of manager: String) -> String {
+        let start = "\(manager) enable --now \(name)"
+        return isMasked ? "\(manager) unmask \(name) && \(start)" : start
+    }
+
+    private var isMasked: Bool { load.hasPrefix("masked") }
 }
 
 extension RegistrationFolders {
