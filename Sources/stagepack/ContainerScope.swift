@@ -203,16 +203,20 @@ struct ContainerScopes {
 extension CommandFailure {
     /// The failure of a command that needs a container, if the options name none.
     static var noContainer: CommandFailure {
+        let application =
+            HintSource.current.excludesApplication
+            ? ", or --app ID in place of --manifest and --root" : " or --app ID"
         var failure = CommandFailure.usage(
-            "no container is named: pass --container DIR or --app ID"
+            "no container is named: pass --container DIR\(application)"
         )
         failure.hint = onlyApplication
         return failure
     }
 
     /// The command line with the only registered application, for a hint; `nil` if none or several are
-    /// registered.
+    /// registered, or if an option excludes `--app`.
     static var onlyApplication: String? {
+        guard !HintSource.current.excludesApplication else { return nil }
         let folders = RegistrationFolders(environment: ProcessEnvironment.current)
         // The failure needs no hint if the folders cannot be read.
         guard let applications = try? folders.applications(), applications.count == 1 else {

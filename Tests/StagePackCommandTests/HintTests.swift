@@ -81,6 +81,26 @@ struct HintTests {
         #expect(hinted.status == row.status, "\(words): \(hinted)")
     }
 
+    /// '--app' excludes '--manifest', so a hint with both would name a command that is refused.
+    @Test(
+        .mountNamespaceIfRoot,
+        arguments: [
+            "status", "ls", "info aurora", "du", "verify", "gc", "doctor", "why", "pin",
+            "rollback aurora", "remove aurora",
+        ]
+    )
+    func noHintAddsAnApplicationToAManifest(command: String) async throws {
+        let installed = try await Installed()
+        let words = command.split(separator: " ").map(String.init)
+        let source = ["--manifest", installed.world.manifestURL]
+        let ending = try await installed.world.program.run(words + source)
+        let error = """
+            stagepack: error: no container is named: pass --container DIR, or --app ID in place of --manifest and --root
+
+            """
+        #expect(ending == Program.Ending(status: 64, output: "", error: error))
+    }
+
     /// Paths with spaces and quotes reach the command of the hint unchanged.
     @Test func pathsAreQuoted() async throws {
         var world = try World()

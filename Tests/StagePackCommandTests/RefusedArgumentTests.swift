@@ -120,6 +120,18 @@ struct RefusedArgumentTests {
         #expect(ending.error.contains("--all excludes ") && ending.error.contains(option))
     }
 
+    /// A command for all applications would ignore these options, and its output would look as if the root had verified it.
+    @Test(
+        arguments: ["status", "ls", "info aurora", "du", "verify", "gc", "doctor", "why"],
+        ["--root", "--application-version"]
+    )
+    func anOptionForOneManifestNeedsOne(command: String, option: String) async throws {
+        let words = command.split(separator: " ").map(String.init)
+        let ending = try await Program().run(words + [option, "1.0"])
+        #expect(ending.status == 64, "\(ending)")
+        #expect(ending.error.contains("\(option) needs "), "\(ending)")
+    }
+
     @Test func aHookPrintsNoJSON() async throws {
         let ending = try await Program().run(["prefetch", "--hook", "--strict", "--json"])
         #expect(ending.status == 64, "\(ending)")

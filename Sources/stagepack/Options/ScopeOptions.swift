@@ -18,14 +18,26 @@ struct ScopeOptions: ParsableArguments {
     )
     var all = false
 
-    /// Checks that no option names an application or container in addition to `--all`.
+    /// Checks that no option names an application or container in addition to `--all`, and that options for one manifest
+    /// apply to one.
     func check(with source: SourceOptions) throws {
-        guard all else { return }
+        guard all else { return try Self.checkOptionsOfOneManifest(source) }
         if source.app != nil || !source.manifest.isEmpty || source.container != nil {
             throw ValidationError("--all excludes --app, --manifest and --container.")
         }
         if source.root != nil || source.applicationVersion != nil {
             throw ValidationError("--all excludes --root and --application-version.")
+        }
+    }
+
+    /// Refuses options that a command for all applications would ignore.
+    private static func checkOptionsOfOneManifest(_ source: SourceOptions) throws {
+        guard source.app == nil, source.manifest.isEmpty, source.container == nil else { return }
+        if source.root != nil {
+            throw ValidationError("--root needs --manifest or --container.")
+        }
+        if source.applicationVersion != nil {
+            throw ValidationError("--application-version needs --app, --manifest or --container.")
         }
     }
 }

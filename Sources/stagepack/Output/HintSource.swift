@@ -64,6 +64,9 @@ struct HintSource: Sendable {
         return manifest.endOfScheme == nil ? manifest : nil
     }
 
+    /// True if an option excludes `--app`.
+    var excludesApplication: Bool { !manifests.isEmpty || root != nil }
+
     /// True if an option names the root of the manifest's trust.
     var namesRoot: Bool { root != nil }
 
