@@ -138,8 +138,9 @@ extension CommandFailure {
                         + "its socket: \(Self.command("rm", on: path))"
                 )
             case .lost, .system: (.daemonUnavailable, "run it again; nothing is lost")
-            case .refused(let refusal) where refusal.code == .quota: (.daemonRefused, quotaHint)
-            case .refused, .pathTooLong, .malformed, .tooLarge: (.daemonRefused, nil)
+            case .refused(let refusal):
+                (.daemonRefused, refusal.code == .quota ? quotaHint : Self.hint(for: refusal.code))
+            case .pathTooLong, .malformed, .tooLarge: (.daemonRefused, nil)
             case .cancelled: (.interrupted, nil)
             }
         self.init(
@@ -148,6 +149,19 @@ extension CommandFailure {
             hint: hint,
             retryAdvice: error.isFinal ? .never : .later
         )
+    }
+
+    /// Returns the hint for a request that the daemon refuses; `nil` if its message says everything.
+    private static func hint(for code: ControlRefusal.Code) -> String? {
+        switch code {
+        case .notFound:
+            let option = UserIdentity.current.user == 0 ? " --all" : ""
+            return "run 'stagepack tasks\(option)' to see transfers and their sessions"
+        case .forbidden where CommandLine.arguments.contains("--all"):
+            return HintSource.thisCommand(without: ["--all"])
+                .map { "run it as root, or run \($0) for the transfers of this user" }
+        default: return nil
+        }
     }
 
     /// Returns the command for the daemon of this user, which is that of the system for root.

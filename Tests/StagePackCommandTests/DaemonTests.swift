@@ -114,7 +114,14 @@ struct DaemonTests {
             #expect(try await client.task(id).state == .cancelled)
             let unknown = try await installed.run("cancel", "4711")
             #expect(unknown.status == 51)
-            #expect(unknown.error == "stagepack: error: there is no task 4711\n")
+            let list = geteuid() == 0 ? "stagepack tasks --all" : "stagepack tasks"
+            #expect(
+                unknown.error == """
+                    stagepack: error: there is no task 4711
+                    hint: run '\(list)' to see transfers and their sessions
+
+                    """
+            )
         }
     }
 

@@ -105,6 +105,20 @@ struct TaskSelectionTests {
         }
     }
 
+    @Test(arguments: [("tasks", "GET /v1/tasks?all=1"), ("watch", "GET /v1/events?all=1")])
+    func aUserIsToldHowToSeeItsOwnTransfers(command: String, request: String) async throws {
+        try await withTasks(1) { installed, daemon, _ in
+            daemon.refuse(request, with: ControlRefusal(.forbidden, message: "for root only"))
+            let ending = try await installed.world.program.run([command, "--all"])
+            let error = """
+                stagepack: error: for root only
+                hint: run it as root, or run 'stagepack \(command)' for the transfers of this user
+
+                """
+            #expect(ending == Program.Ending(status: 51, output: "", error: error))
+        }
+    }
+
     @Test func transfersThatAreCreatedMeanwhileAreChangedToo() async throws {
         try await withTasks(1) { installed, daemon, client in
             daemon.hold("PATCH ")
