@@ -36,7 +36,10 @@ LIB := $(DESTDIR)$(PREFIX)/lib
 PACKAGES := .build/deploy
 
 .PHONY: help demo test build-tests build bench bench-daemon bench-instructions bench-updates bench-signatures bench-scale format check docs install \
-    install-documentation install-service uninstall dependencies deb sample-deb test-deploy test-release load torture fuzz
+    install-documentation install-service uninstall uninstall-service dependencies deb sample-deb test-deploy test-release load torture fuzz
+
+# 'make -j install install-service' installs the programs first.
+.NOTPARALLEL:
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -121,8 +124,11 @@ install-documentation: ## Install the documentation (PREFIX, DESTDIR).
 	    -type f -exec install -D -m 0644 {} $(DOCUMENTATION)/{} \;
 	Scripts/links $(DOCUMENTATION)
 
+# The units and the hook name the program by its path.
 install-service: ## Install units and what package managers run (PREFIX must be /usr, DESTDIR).
 	@test '$(PREFIX)' = /usr || { echo "make install-service: pass PREFIX=/usr" >&2; exit 1; }
+	@test -x $(BIN)/stagepack || \
+	    { echo "make install-service: the units run '$(BIN)/stagepack', which is missing: run 'make install PREFIX=/usr' first" >&2; exit 1; }
 	install -D -m 0755 deploy/hook/package-hook $(DESTDIR)$(PREFIX)/libexec/stagepack/package-hook
 	install -D -m 0644 deploy/systemd/tmpfiles.conf $(LIB)/tmpfiles.d/stagepack.conf
 	install -D -m 0644 -t $(LIB)/systemd/system deploy/systemd/system/*
@@ -137,6 +143,12 @@ uninstall: ## Remove what 'make install' and 'make install-documentation' instal
 	    rm -f $(BIN)/$$program $(SHARE)/bash-completion/completions/$$program \
 	        $(SHARE)/zsh/site-functions/_$$program $(SHARE)/fish/vendor_completions.d/$$program.fish; \
 	done
+
+uninstall-service: ## Remove what 'make install-service' installed, except folders of registrations and packs.
+	@test '$(PREFIX)' = /usr || { echo "make uninstall-service: pass PREFIX=/usr" >&2; exit 1; }
+	rm -f $(DESTDIR)$(PREFIX)/libexec/stagepack/package-hook $(LIB)/tmpfiles.d/stagepack.conf \
+	    $(patsubst deploy/systemd/%,$(LIB)/systemd/%,$(wildcard deploy/systemd/system/* deploy/systemd/user/*))
+	rmdir --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/libexec/stagepack
 
 # Settings that make the compiler's output reproducible. The compiler orders some code by addresses of its own objects, which the size of
 # its environment moves, and by the seed of its hash tables. Debug information, which is stripped from the package, contains the times of

@@ -73,6 +73,37 @@ struct PackagingScriptTests {
         #expect(ending.status == status, "\(ending)")
     }
 
+    /// The units and the hook name the program by its path, and would start nothing without it.
+    @Test func unitsAreInstalledBesideTheirProgramAndRemovedAgain() async throws {
+        let target = try TemporaryDirectory.required().path.appending("target")
+        let words = ["PREFIX=/usr", "DESTDIR=\(target)"]
+        func make(_ goal: String) async throws -> Program.Ending {
+            let wrapper = ["/usr/bin/make", "--silent", "--directory", Self.root.string]
+            return try await Program(wrapper: wrapper).run([goal] + words)
+        }
+        let early = try await make("install-service")
+        #expect(early.status == 2, "\(early)")
+        #expect(early.error.contains("run 'make install PREFIX=/usr' first"), "\(early)")
+        #expect(!FileStatus.exists(target))
+        let program = try Directory.make(target.appending("usr/bin")).path.appending("stagepack")
+        try ProgramFile.write("#!/bin/sh\n", to: program)
+        let installed = try await make("install-service")
+        #expect(installed.status == 0, "\(installed)")
+        for unit in ["system/stagepackd.socket", "user/stagepack-periodic.timer"] {
+            #expect(FileStatus.exists(target.appending("usr/lib/systemd/\(unit)")))
+        }
+        let removed = try await make("uninstall-service")
+        #expect(removed.status == 0, "\(removed)")
+        let find = Program(wrapper: ["/usr/bin/find", target.string])
+        #expect(try await find.run(["-type", "f"]).output == "\(program)\n")
+    }
+
+    @Test func theImageGetsPackagesOfEveryName() throws {
+        let lines = try text(of: Self.root.appending("deploy/image/Containerfile"))
+            .split(separator: "\n")
+        #expect(lines.contains("COPY *.deb /tmp/packages/"))
+    }
+
     @Test func theUserOfTheImageHasAHome() throws {
         let lines = try text(of: Self.root.appending("deploy/image/Containerfile"))
             .split(separator: "\n")
