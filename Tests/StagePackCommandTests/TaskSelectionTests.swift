@@ -105,6 +105,25 @@ struct TaskSelectionTests {
         }
     }
 
+    @Test func everyTransferThatCannotBeChangedIsNamed() async throws {
+        try await withTasks(1) { installed, daemon, _ in
+            for number in [98, 99] {
+                let refusal = ControlRefusal(.notFound, message: "no task \(number)")
+                daemon.refuse("PATCH /v1/tasks/\(number)", with: refusal)
+            }
+            let run = installed.world.program
+            let none = try await run.run(["cancel", "98", "99", "98"])
+            #expect(none.status == 51 && none.output.isEmpty, "\(none)")
+            let errors = none.error.split(separator: "\n").filter { !$0.hasPrefix("hint: ") }
+            #expect(errors == ["stagepack: error: no task 98", "stagepack: error: no task 99"])
+            let some = try await run.run(["pause", "98", "\(daemon.tasks[0].id)", "99", "--json"])
+            #expect(some.status == 51 && some.error.isEmpty, "\(some)")
+            let result = try JSONNode(json: Array(some.output.utf8)).value
+            #expect(result["tasks"] != nil && result["failures"] != nil, "\(some)")
+            #expect(some.output.contains("no task 98") && some.output.contains("no task 99"))
+        }
+    }
+
     @Test(arguments: [("tasks", "GET /v1/tasks?all=1"), ("watch", "GET /v1/events?all=1")])
     func aUserIsToldHowToSeeItsOwnTransfers(command: String, request: String) async throws {
         try await withTasks(1) { installed, daemon, _ in

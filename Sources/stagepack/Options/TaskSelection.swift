@@ -30,8 +30,8 @@ struct TaskSelection: ParsableArguments {
     /// A transfer of a session, or of all, that ends meanwhile is left out, and those that are created meanwhile
     /// are changed too. If a transfer cannot be changed, the others still are.
     ///
-    /// - Returns: The status of the first failure that leaves others changed, else success.
-    /// - Throws: ``CommandFailure`` if no transfer was changed because of a failure.
+    /// - Returns: The status of the first failure, else success.
+    /// - Throws: ``CommandFailure`` if no transfer was changed because of a single failure.
     func change(
         to state: TransferChange.State,
         asJSON: Bool
@@ -46,13 +46,16 @@ struct TaskSelection: ParsableArguments {
                 await changes.add(new, skipsEnded: true)
             }
         }
-        var failure = changes.failure.map { CommandFailure($0) }
-        // A transfer that has ended cannot be changed later either.
-        if changes.failure?.isOfEndedTask == true { failure?.retryAdvice = .never }
+        let failures = changes.failures.map { error in
+            var failure = CommandFailure(error)
+            // A transfer that has ended cannot be changed later either.
+            if error.isOfEndedTask { failure.retryAdvice = .never }
+            return failure
+        }
         return try Console.conclude(
             change: changes.changed.map { TaskReport(task: $0) },
             named: "tasks",
-            failure: failure,
+            failures: failures,
             asJSON: asJSON
         )
     }
@@ -70,7 +73,7 @@ struct TaskSelection: ParsableArguments {
                 }
             return found.filter { !$0.hasEnded }.map(\.id).filter { !changes.tried.contains($0) }
         } catch {
-            changes.failure = changes.failure ?? error
+            changes.add(error)
             return nil
         }
     }
@@ -84,12 +87,18 @@ private struct TaskChanges {
     private(set) var tried: Set<Int64> = []
     /// The new states.
     private(set) var changed: [TransferTask] = []
-    /// The first failure.
-    var failure: ControlError?
+    /// The failures in their order, each once: a full disk may prevent the change of every transfer.
+    private(set) var failures: [ControlError] = []
 
     init(client: ControlClient, state: TransferChange.State) {
         self.client = client
         self.state = state
+    }
+
+    /// Adds a failure, unless there is an equal one.
+    mutating func add(_ failure: ControlError) {
+        guard !failures.contains(failure) else { return }
+        failures.append(failure)
     }
 
     /// Changes transfers; ends early only if the daemon does not answer.
@@ -109,10 +118,10 @@ private struct TaskChanges {
                     .conflict,
                     message: "task \(number) has \(task.state.rawValue)"
                 )
-                failure = failure ?? .refused(refusal)
+                add(.refused(refusal))
             } catch {
                 if skipsEnded, error.isOfEndedTask { continue }
-                failure = failure ?? error
+                add(error)
                 guard case .refused = error else { return }
             }
         }

@@ -72,13 +72,31 @@ extension Console {
         failure: CommandFailure?,
         asJSON: Bool
     ) throws(CommandFailure) -> ExitStatus {
-        if let failure, parts.isEmpty { throw failure }
-        print(
-            change: Listing(elements: parts, name: name),
+        try conclude(
+            change: parts,
+            named: name,
             failures: [failure].compactMap(\.self),
             asJSON: asJSON
         )
-        return failure?.status ?? .success
+    }
+
+    /// Prints the changed parts as a list with the member `name`, with the failures that left other parts unchanged.
+    ///
+    /// - Returns: The status of the first failure, or success if there is none.
+    /// - Throws: The failure if it is the only one and nothing was changed.
+    static func conclude(
+        change parts: [some Encodable & CustomStringConvertible],
+        named name: String,
+        failures: [CommandFailure],
+        asJSON: Bool
+    ) throws(CommandFailure) -> ExitStatus {
+        if let failure = failures.first, failures.count == 1, parts.isEmpty { throw failure }
+        print(
+            change: Listing(elements: parts, name: name),
+            failures: failures,
+            asJSON: asJSON
+        )
+        return failures.first?.status ?? .success
     }
 }
 
