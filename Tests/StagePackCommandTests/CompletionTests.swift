@@ -67,7 +67,9 @@ struct CompletionTests {
         func incomplete(in parents: [String] = []) -> [String] {
             let path = parents + [commandName]
             let own = (arguments ?? []).filter { $0.isKnown && $0.completionKind == nil }
-                .map { (path + [$0.preferredName?.name ?? $0.valueName ?? ""]).joined(separator: " ") }
+                .map {
+                    (path + [$0.preferredName?.name ?? $0.valueName ?? ""]).joined(separator: " ")
+                }
             return own + (subcommands ?? []).flatMap { $0.incomplete(in: path) }
         }
     }

@@ -102,7 +102,8 @@ extension DoctorReport {
         }
         let manager = "systemctl --user"
         let command =
-            timer?.commandToStart(Self.timer, of: manager) ?? "\(manager) enable --now \(Self.timer)"
+            timer?.commandToStart(Self.timer, of: manager)
+            ?? "\(manager) enable --now \(Self.timer)"
         add(
             .note,
             subject: "user's timer",
