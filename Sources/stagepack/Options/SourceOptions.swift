@@ -47,7 +47,7 @@ struct SourceOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The installed version of the application, if no registration names it.",
+            "The installed version of the application. Default: that of its registration.",
             valueName: "version"
         )
     )
