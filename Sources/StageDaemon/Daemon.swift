@@ -273,25 +273,24 @@ extension Daemon {
         await coordinator.ended(task, transfer: live, result: result)
     }
 
-    /// Sends the queued deletions of upload resources, a few at a time.
+    /// Sends the deletions of upload resources that the coordinator starts.
     ///
-    /// Drops those still queued when the task is cancelled.
+    /// Drops those that are still queued when the task is cancelled.
     private func deleteResources(
         resourcesOf coordinator: TransferCoordinator,
         runner: TransferRunner
     ) async -> DaemonError? {
-        await withTaskGroup(of: Void.self) { group in
-            var running = 0
+        await withDiscardingTaskGroup { group in
             for await deletion in coordinator.deletions {
-                if running == Self.deletionsAtOnce { await group.next() } else { running += 1 }
-                group.addTask { await runner.delete(deletion) }
+                group.addTask {
+                    await runner.delete(deletion)
+                    await coordinator.ended(deletion)
+                }
             }
             group.cancelAll()
         }
         return nil
     }
-
-    private static let deletionsAtOnce = 8
 
     private func watchConditions(_ coordinator: TransferCoordinator) async -> DaemonError? {
         var sources = ConditionSources()

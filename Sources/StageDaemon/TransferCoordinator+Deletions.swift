@@ -20,9 +20,6 @@ struct ResourceDeletion: Sendable {
 }
 
 extension TransferCoordinator {
-    /// Maximum number of queued deletions; more are dropped.
-    static let mostDeletions = 1024
-
     /// Returns the deletion for a cancelled upload, or `nil` if the server has nothing to delete.
     ///
     /// Call it after the attempt has ended and before the task's end is recorded, since recording the end removes the
@@ -43,7 +40,7 @@ extension TransferCoordinator {
     /// Returns the deletions for the unfinished uploads of a session that is about to be removed.
     func deletions(of session: SessionRecord) async -> [ResourceDeletion] {
         do throws(DaemonError) {
-            return try await journal.uploads(of: session.id, limit: Self.mostDeletions)
+            return try await journal.uploads(of: session.id, limit: DeletionQueue.capacity)
                 .compactMap { deletion(of: $0, in: session) }
         } catch {
             logger.warning("Upload resources were not deleted", metadata: ["error": "\(error)"])
@@ -73,6 +70,18 @@ extension TransferCoordinator {
 
     /// Queues a deletion, which runs independently of everything else.
     func begin(_ deletion: ResourceDeletion?) {
-        if let deletion { deletionQueue.yield(deletion) }
+        guard let deletion else { return }
+        deletionQueue.append(deletion)
+        startDeletions()
+    }
+
+    /// Notes that a deletion has ended, and starts queued ones.
+    func ended(_ deletion: ResourceDeletion) {
+        deletionQueue.end(of: deletion.owner.user)
+        startDeletions()
+    }
+
+    private func startDeletions() {
+        while let deletion = deletionQueue.next() { startedDeletions.yield(deletion) }
     }
 }

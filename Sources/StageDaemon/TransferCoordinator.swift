@@ -52,9 +52,10 @@ actor TransferCoordinator {
     let startTime = Date.now
     nonisolated let commands: AsyncStream<Command>
     let commandQueue: AsyncStream<Command>.Continuation
-    /// Upload resources that servers are to be asked to delete.
+    /// Upload resources that servers are asked to delete, as soon as each is sent here.
     nonisolated let deletions: AsyncStream<ResourceDeletion>
-    let deletionQueue: AsyncStream<ResourceDeletion>.Continuation
+    let startedDeletions: AsyncStream<ResourceDeletion>.Continuation
+    var deletionQueue = DeletionQueue()
     nonisolated let feed = EventFeed()
     nonisolated let timer: WakeTimer
     nonisolated let alarms: AsyncStream<Void>
@@ -112,9 +113,7 @@ actor TransferCoordinator {
         storage = UserStorage(root: files.root, configuration: configuration)
         state = TransferState(configuration: configuration, at: .now)
         (commands, commandQueue) = AsyncStream.makeStream()
-        (deletions, deletionQueue) = AsyncStream.makeStream(
-            bufferingPolicy: .bufferingOldest(Self.mostDeletions)
-        )
+        (deletions, startedDeletions) = AsyncStream.makeStream()
         let (alarms, alarm) = AsyncStream.makeStream(
             of: Void.self,
             bufferingPolicy: .bufferingNewest(1)
