@@ -10,6 +10,7 @@ import SystemPackage
 extension TransferCoordinator {
     /// Returns the input of an attempt, or `nil` if the attempt must not begin, or not yet.
     func begin(_ id: Int64) async -> TransferState.Attempt? {
+        await waitForPartialFile(of: id)
         let task: FullTask?
         let beginning: TransferState.Beginning
         do throws(DaemonError) {
@@ -125,39 +126,6 @@ extension TransferCoordinator {
             state.challengeNotRecorded(of: id, after: error, at: readClock())
         }
     }
-
-    /// Frees quota by looking for finished downloads that the user has moved away.
-    ///
-    /// If there are none, a download fails that does not wait, or whose size is unknown and that repeatedly exceeds the quota.
-    private func findQuota(for task: FullTask) async {
-        let id = task.record.id
-        guard let user = state.scheduler.items[id]?.user, !(await releaseMoved(of: user)),
-            state.waitsForQuota(id)
-        else { return }
-        if let failure = state.takeFailureAfterQuotaSearch(of: id, at: readClock()) {
-            return await fail(task, with: failure)
-        }
-        guard isEndless(task) else { return }
-        // Such a download restarts from zero each time: its partial file is useless and counts against the quota.
-        removeFiles([task.record.part], apart: id)
-        guard state.failsByQuota(id) else { return }
-        await fail(
-            task,
-            with: TransferFailure(
-                .storage,
-                reason: "the content, whose size is unknown, exceeds the quota"
-            )
-        )
-    }
-
-    /// Returns whether the partial download has no known size, so that no attempt can resume it.
-    private func isEndless(_ task: FullTask) -> Bool {
-        guard let name = FilePath.Component(task.record.part),
-            // A part file that cannot be opened cannot be resumed either.
-            let part = try? PartialFile.open(name, in: files.parts)
-        else { return false }
-        return part.total == nil
-    }
 }
 
 /// Completed downloads.
@@ -227,7 +195,7 @@ extension TransferCoordinator {
             } catch {
                 // The copy failed: the task downloads the content itself.
                 logger.warning("Content was not shared", metadata: error.metadata)
-                removeFiles([name])
+                await removeFiles([name])
                 await reschedule(id, after: .file(error))
                 endCommit(of: id)
                 continue
@@ -251,7 +219,7 @@ extension TransferCoordinator {
         response: TransferResponse? = nil
     ) async {
         _ = state.unschedule(task.record.id)
-        let resumeData = resumeData(of: task)
+        let resumeData = await resumeData(of: task)
         var event = state.failure(failure, of: task, token: resumeData?.token, at: readClock())
         event.response = response ?? event.response
         await conclude(
@@ -284,26 +252,6 @@ extension TransferCoordinator {
             logger.warning("An answer could not be read", metadata: ["error": "\(error)"])
             return nil
         }
-    }
-
-    /// Returns the resume data of a partial download, or `nil` if a new task could not resume it.
-    func resumeData(of task: FullTask) -> ResumeData? {
-        guard task.request.kind == .download,
-            let user = state.sessions[task.record.session]?.record.user,
-            let name = FilePath.Component(task.record.part),
-            // A part file that cannot be opened cannot be resumed either.
-            let part = try? PartialFile.open(name, in: files.parts), part.length > .zero,
-            // Content of unknown size is never resumed.
-            part.total != nil
-        else { return nil }
-        storage.set(.part(task.record.part), to: part.length.rawValue, of: user)
-        return ResumeData(
-            token: "r-\(UUID().uuidString.lowercased())",
-            user: user,
-            part: task.record.part,
-            url: task.request.url,
-            expires: readClock() + 7 * 86_400
-        )
     }
 
     /// Records the ends of tasks in the journal, then notifies clients.
@@ -339,7 +287,7 @@ extension TransferCoordinator {
             )
             state.count(events)
             state.ended(ending.outcomes.map(\.id), events: events, at: readClock())
-            if let name = ending.unneededFile { removeFiles([name]) }
+            if let name = ending.unneededFile { await removeFiles([name]) }
             await announce(events)
             return nil
         } catch {
@@ -353,7 +301,7 @@ extension TransferCoordinator {
     func sweepResumeData() async {
         guard state.isSweepDue(at: readClock()) else { return }
         do throws(DaemonError) {
-            removeFiles(try await journal.removeExpiredResumeData(before: readClock()))
+            await removeFiles(try await journal.removeExpiredResumeData(before: readClock()))
         } catch {
             logger.warning("Expired resume data was not removed", metadata: ["error": "\(error)"])
         }

@@ -57,7 +57,7 @@ extension TransferCoordinator {
             }
             try state.reserve(message.tasks, in: id)
         } catch {
-            removeFiles(tasks.compactMap(\.copy))
+            await removeFiles(tasks.compactMap(\.copy))
             throw error
         }
         var replaced: [Int64] = []
@@ -120,7 +120,7 @@ extension TransferCoordinator {
             replaced += state.replaced(result.replaced, by: session)
         } catch {
             state.endReservation(of: tasks.count, in: session)
-            removeFiles(tasks.compactMap(\.copy))
+            await removeFiles(tasks.compactMap(\.copy))
             await keepReplaced(replaced)
             await launchIfNeeded(session)
             await removeIfOver(session)
@@ -135,7 +135,8 @@ extension TransferCoordinator {
             reason: reason,
             at: readClock()
         )
-        removeFiles(pairs.filter { !$0.isNew && $1.copy != $0.record.part }.compactMap(\.1.copy))
+        let unneeded = pairs.filter { !$0.isNew && $1.copy != $0.record.part }
+        await removeFiles(unneeded.compactMap(\.1.copy))
         guard state.sessions[session] != nil else { throw .sessionEnds }
         if !created.contains(where: \.isNew) {
             // The reservation counted as unfinished tasks: if other tasks ended meanwhile, the session's handler was not

@@ -102,6 +102,7 @@ extension TransferCoordinator {
             if state.committing.contains(task) { await abort(task) }
             state.forget(task, at: readClock())
             await abort(task)
+            await waitForPartialFile(of: task)
             if index % Journal.batchSize == 0 { await Task.yield() }
         }
         let deletions = await deletions(of: session)
@@ -165,13 +166,6 @@ extension TransferCoordinator {
             // The next start tries again.
             logger.warning("A session could not be removed", metadata: ["error": "\(error)"])
         }
-    }
-
-    /// Removes the files of tasks that were removed from the journal.
-    private func discard(_ removed: RemovedTasks, of user: UInt32) async {
-        let (files, logger) = (files, logger)
-        // On a blocking thread: there may be a thousand files, in a directory that the user controls.
-        release(await withBlockingThread { files.discard(removed, of: user, logger: logger) })
     }
 }
 

@@ -35,11 +35,18 @@ extension TransferCoordinator {
     /// Removes part files and upload copies by name; files that cannot be removed are left to the next sweep.
     ///
     /// Resumes tasks of the same user that waited for quota, except `exempt`.
-    func removeFiles(_ names: [String], apart exempt: Int64? = nil) {
-        release(
-            files.discard(RemovedTasks(tasks: [], parts: names), of: 0, logger: logger),
-            apart: exempt
-        )
+    func removeFiles(_ names: [String], apart exempt: Int64? = nil) async {
+        guard !names.isEmpty else { return }
+        await discard(RemovedTasks(tasks: [], parts: names), of: 0, apart: exempt)
+    }
+
+    /// Removes the files of tasks that have ended or were removed from the journal, as ``removeFiles(_:apart:)`` does.
+    func discard(_ removed: RemovedTasks, of user: UInt32, apart exempt: Int64? = nil) async {
+        let (files, logger) = (files, logger)
+        // On a blocking thread: there may be a thousand files, in a directory that the user controls, and a record beside
+        // each, whose size a server determines.
+        let gone = await withBlockingThread { files.discard(removed, of: user, logger: logger) }
+        release(gone, apart: exempt)
     }
 
     /// Removes files from the count, and resumes tasks of their users that waited for quota, except `exempt`.

@@ -218,14 +218,14 @@ extension TransferCoordinator {
         var answer = describe(task, for: client)
         let id = task.record.id
         await stopAttempt(of: id)
-        let resumeData = keepsContent ? resumeData(of: task) : nil
+        let resumeData = await keepsContent ? resumeData(of: task) : nil
         let event = state.cancellation(of: task, token: resumeData?.token, at: readClock())
         let deletion = await deletion(of: task)
         // Verified content may have its new name already.
         if task.record.state == .verified,
             let user = state.sessions[task.record.session]?.record.user
         {
-            release(files.discard(RemovedTasks(tasks: [id], parts: []), of: user, logger: logger))
+            await discard(RemovedTasks(tasks: [id], parts: []), of: user)
         }
         await conclude(
             [(id, event)],

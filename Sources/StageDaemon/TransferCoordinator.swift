@@ -38,6 +38,8 @@ actor TransferCoordinator {
         case order(SessionRecord.Order)
         /// Session that is being removed.
         case removal(Int64)
+        /// Partial file of a task that has no attempt.
+        case partialFile(Int64)
     }
 
     let files: TransferFiles

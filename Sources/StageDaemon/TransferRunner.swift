@@ -140,7 +140,10 @@ struct TransferRunner: Sendable {
         let (request, session, user) = (task.request, owner.configuration, owner.user)
         let file = DiskQuota.Item.part(task.record.part)
         guard let name = FilePath.Component(task.record.part) else { throw .cancelled }
-        let part = try PartialFile.open(name, in: files.parts)
+        let parts = files.parts
+        let part = try await withBlockingThread { () throws(TransferError) in
+            try PartialFile.open(name, in: parts)
+        }
         // Without a validator or a digest, the download begins again at its first byte.
         let isContinued = part.isContinuable || request.sha256 != nil
         live.noteReceived(isContinued ? part.length : .zero)
