@@ -1,4 +1,3 @@
-import DequeModule
 import StageControl
 import Synchronization
 
@@ -15,8 +14,8 @@ final class EventFeed: Sendable {
     /// Wakes the reader of ``takeProgress()``.
     let progressWakes: AsyncStream<Void>
     private let progressWake: AsyncStream<Void>.Continuation
-    /// Queued progress events with the identifiers of their sessions, written by the threads of running transfers.
-    private let progress = Mutex(Deque<(event: SessionEvent, session: Int64)>())
+    /// Queued progress events, written by the threads of running transfers.
+    private let progress = Mutex(ProgressQueue())
     private let state = Mutex(State())
     /// Number of subscriptions and watchers.
     private let listenerCount = Atomic<Int>(0)
@@ -25,28 +24,17 @@ final class EventFeed: Sendable {
         (progressWakes, progressWake) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
     }
 
-    /// Maximum number of queued progress events; further ones replace the oldest.
-    private static let limit = 4096
-
-    /// Queues a progress event, from any thread; drops it if no client listens.
-    func report(_ event: SessionEvent, of session: Int64) {
+    /// Queues a progress event of a user's session, from any thread; drops it if no client listens.
+    func report(_ event: SessionEvent, of session: Int64, user: UInt32?) {
         guard listenerCount.load(ordering: .relaxed) > 0 else { return }
-        let missed = progress.withLock { progress -> Int64? in
-            var missed: Int64?
-            if progress.count >= Self.limit { missed = progress.removeFirst().session }
-            progress.append((event, session))
-            return missed
-        }
-        if let missed { state.withLock { $0.subscriptions[missed] }?.noteMissedEvents() }
+        let missed = progress.withLock { $0.append(event, of: session, user: user) }
+        if !missed.isEmpty { noteMissedEvents(of: missed) }
         progressWake.yield()
     }
 
-    /// Removes and returns the queued progress events.
-    func takeProgress() -> Deque<(event: SessionEvent, session: Int64)> {
-        progress.withLock { progress in
-            defer { progress = [] }
-            return progress
-        }
+    /// Removes and returns the queued progress events with the identifiers of their sessions.
+    func takeProgress() -> [(event: SessionEvent, session: Int64)] {
+        progress.withLock { $0.takeAll() }
     }
 
     /// Lets the clients that are attached to sessions, all if `sessions` is `nil`, receive the current state of their tasks.

@@ -196,18 +196,17 @@ actor TransferCoordinator {
             case .wait(let id): waiting.append(id)
             case .fail(let id, let failure): Task { await failStalled(id, with: failure) }
             case .start(let id, let session, let acceptsAnyStatus):
+                let user = state.sessions[session]?.record.user
                 let transfer = LiveTransfer(
                     id,
-                    of: state.sessions[session]?.record.user,
+                    of: user,
                     acceptsAnyStatus: acceptsAnyStatus,
                     received: state.histories[id]?.received ?? .zero
-                ) { [feed] event in feed.report(event, of: session) }
+                ) { [feed] event in feed.report(event, of: session, user: user) }
                 live[id] = transfer
                 commandQueue.yield(.run(id, transfer))
                 var event = SessionEvent(.changed, time: .now)
-                event.task = id
-                event.state = .running
-                event.pendingReasons = []
+                (event.task, event.state, event.pendingReasons) = (id, .running, [])
                 distribute(event, to: session)
             }
         }

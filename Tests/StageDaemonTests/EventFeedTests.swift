@@ -6,9 +6,6 @@ import Testing
 @testable import StageDaemon
 
 struct EventFeedTests {
-    /// The maximum number of progress events that the feed keeps.
-    private static let limit = 4096
-
     @Test func onlyTheClientWhoseEventIsDroppedHasMissedOne() {
         let feed = EventFeed()
         let (first, second) = (
@@ -19,13 +16,38 @@ struct EventFeedTests {
             #expect(subscription.takeMissedEvents())
         }
         let event = SessionEvent(.progress, time: Date(timeIntervalSince1970: 0))
-        feed.report(event, of: 1)
-        for _ in 1..<Self.limit { feed.report(event, of: 2) }
+        feed.report(event, of: 1, user: 1)
+        for _ in 1..<ProgressQueue.limit { feed.report(event, of: 2, user: 1) }
         #expect(!first.takeMissedEvents())
-        feed.report(event, of: 2)
+        feed.report(event, of: 2, user: 1)
         #expect(first.takeMissedEvents())
         #expect(!second.takeMissedEvents())
-        #expect(feed.takeProgress().count == Self.limit)
+        #expect(feed.takeProgress().count == ProgressQueue.limit)
+    }
+
+    /// The events of the other user are fewer, smaller and older.
+    @Test(arguments: [0, ProgressQueue.maximumBytes / 4])
+    func progressOfOneUserDisplacesNoneOfAnother(sizeOfURL: Int) {
+        let feed = EventFeed()
+        let (first, second) = (
+            Subscription(session: 1, after: 0), Subscription(session: 2, after: 0)
+        )
+        for subscription in [first, second] {
+            feed.attach(subscription)
+            #expect(subscription.takeMissedEvents())
+        }
+        var event = SessionEvent(.progress, time: Date(timeIntervalSince1970: 0))
+        for _ in 1...3 { feed.report(event, of: 1, user: 1) }
+        event.response = response(ofBytes: sizeOfURL)
+        for _ in 1...ProgressQueue.limit { feed.report(event, of: 2, user: 2) }
+        #expect(!first.takeMissedEvents())
+        #expect(second.takeMissedEvents())
+        let sessions = feed.takeProgress().map(\.session)
+        let kept = sizeOfURL == 0 ? ProgressQueue.limit - 3 : 3
+        #expect(sessions == [1, 1, 1] + Array(repeating: 2, count: kept))
+        // The queue is empty again.
+        for _ in 1...3 { feed.report(event, of: 2, user: 2) }
+        #expect(!second.takeMissedEvents())
     }
 
     /// A feed with a watcher that reads nothing, to which `send` sends the end of a task and `report` its progress.
