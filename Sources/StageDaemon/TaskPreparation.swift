@@ -96,7 +96,7 @@ struct TaskPreparation: Sendable {
         guard let name = FilePath.Component(text) else { return }
         let size: Int64
         do throws(FileError) {
-            size = try await withBlockingThread { () throws(FileError) in
+            size = try await withBlockingThread(of: client.user) { () throws(FileError) in
                 try File.open(readingRegular: path, as: client.identity).status().size
             }
         } catch {
@@ -114,7 +114,7 @@ struct TaskPreparation: Sendable {
         }
         try await reserve(.part(text), size: size, of: user)
         do throws(FileError) {
-            let count = try await withBlockingThread { () throws(FileError) in
+            let count = try await withBlockingThread(of: client.user) { () throws(FileError) in
                 try files.snapshot(
                     path,
                     as: name,

@@ -24,7 +24,7 @@ extension TransferCoordinator {
             // event of a task follows its end.
             events += subscription.takeNonDurable()
             // On a blocking thread: the user controls the directory and can make it slow.
-            events += try await withBlockingThread { () throws(DaemonError) in
+            events += try await withBlockingThread(of: user) { () throws(DaemonError) in
                 try files.located(kept, of: user)
             }
             subscription.cursor = kept.last?.sequence ?? session.record.last

@@ -60,7 +60,7 @@ extension TransferCoordinator {
     /// Removes finished downloads that the user has moved away from the count; returns whether there were any.
     func releaseMoved(of user: UInt32) async -> Bool {
         let (files, tasks) = (files, storage.finishedDownloads(of: user))
-        let gone = await withBlockingThread {
+        let gone = await withBlockingThread(of: user) {
             // A file that cannot be checked still counts.
             tasks.filter { (try? files.hasFinished($0, user: user)) == false }
         }

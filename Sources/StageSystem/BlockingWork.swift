@@ -3,16 +3,18 @@ import Synchronization
 /// Runs work that blocks (a lock, a digest, an fsync) on a separate thread, so that the threads of Swift's
 /// cooperative pool stay free.
 ///
-/// If the system refuses the process its first thread, the work runs on the calling one.
+/// If the system refuses the process its first thread, the work runs on the calling one. Pass `user` if the work may wait
+/// for a file system that this user has mounted, possibly without end: such work uses a part of the threads only.
 ///
 /// Cancelling the task does not interrupt the work. The values that `body` captures are released before this
 /// function returns, unless the caller holds them too.
 package func withBlockingThread<Value: Sendable, Failure: Error>(
+    of user: UInt32? = nil,
     _ body: @escaping @Sendable () throws(Failure) -> Value
 ) async throws(Failure) -> Value {
     let work = BlockingWork(body)
     let result = await withCheckedContinuation { continuation in
-        BlockingThreads.shared.run { continuation.resume(returning: work.run()) }
+        BlockingThreads.shared.run(of: user) { continuation.resume(returning: work.run()) }
     }
     return try result.get()
 }
@@ -37,7 +39,7 @@ private final class BlockingWork<Value: Sendable, Failure: Error>: Sendable {
     }
 }
 
-/// Runs work that blocks for a long time, like ``withBlockingThread(_:)``, and passes it a ``Cancellation``
+/// Runs work that blocks for a long time, like ``withBlockingThread(of:_:)``, and passes it a ``Cancellation``
 /// that is requested when the task is cancelled.
 package func withCancellableThread<Value: Sendable, Failure: Error>(
     _ body: @escaping @Sendable (Cancellation) throws(Failure) -> Value
@@ -53,7 +55,7 @@ package func withCancellableThread<Value: Sendable, Failure: Error>(
 
 /// Starts work that blocks on a separate thread, and does not wait for it.
 package func startBlockingThread(_ body: @escaping @Sendable () -> Void) {
-    BlockingThreads.shared.run(body)
+    BlockingThreads.shared.run(of: nil, body)
 }
 
 /// A flag that asks work on another thread to end early, because its result is no longer needed.
@@ -77,24 +79,65 @@ package final class Cancellation: Sendable {
 private final class BlockingThreads: Sendable {
     static let shared = BlockingThreads()
 
+    private struct Job: Sendable {
+        /// User whose file systems the job may wait for.
+        var user: UInt32?
+        var body: @Sendable () -> Void
+    }
+
     private struct State {
-        var jobs: [@Sendable () -> Void] = []
+        var jobs: [Job] = []
         var idle = 0
         var threads = 0
+        /// Threads that run jobs of each user, and of all users.
+        var threadsOfUsers: [UInt32: Int] = [:]
+        var threadsOfAllUsers = 0
+
+        /// Returns whether the shares of users permit that a job runs.
+        func mayRun(_ job: Job) -> Bool {
+            guard let user = job.user else { return true }
+            return threadsOfUsers[user, default: 0] < BlockingThreads.maximumPerUser
+                && threadsOfAllUsers < BlockingThreads.maximumOfUsers
+        }
+
+        /// Removes and returns the first job that may run; `nil` if there is none.
+        mutating func takeJob() -> Job? {
+            guard let place = jobs.firstIndex(where: { mayRun($0) }) else { return nil }
+            let job = jobs.remove(at: place)
+            if let user = job.user {
+                threadsOfUsers[user, default: 0] += 1
+                threadsOfAllUsers += 1
+            }
+            return job
+        }
+
+        /// Notes that a job of a user has ended.
+        mutating func endJob(of user: UInt32) {
+            let rest = threadsOfUsers[user, default: 1] - 1
+            threadsOfUsers[user] = rest > 0 ? rest : nil
+            threadsOfAllUsers -= 1
+        }
     }
 
     /// The limit of threads, far above the number of jobs that block at once in practice.
     ///
     /// Further jobs are queued.
     private static let maximum = 256
+    /// The limit of threads for jobs of one user.
+    private static let maximumPerUser = 8
+    /// The limit of threads for jobs of users: a thread that waits for a file system of a user may never be free again.
+    private static let maximumOfUsers = 128
 
     private let sharedState = ConditionVariable(State())
 
-    func run(_ job: @escaping @Sendable () -> Void) {
+    func run(of user: UInt32?, _ body: @escaping @Sendable () -> Void) {
         // Only one thread is woken for a job: waking a hundred would cost more than the work.
         let mustStart = sharedState.changeWakingOne { state in
+            let job = Job(user: user, body: body)
             state.jobs.append(job)
-            guard state.jobs.count > state.idle, state.threads < Self.maximum else { return false }
+            // Otherwise a thread that ends a job of the users runs it.
+            guard state.mayRun(job), state.jobs.count > state.idle, state.threads < Self.maximum
+            else { return false }
             state.threads += 1
             return true
         }
@@ -109,27 +152,28 @@ private final class BlockingThreads: Sendable {
             // does if there are none.
             let jobs = sharedState.change { state in
                 state.threads -= 1
-                guard state.threads == 0 else { return [@Sendable () -> Void]() }
+                guard state.threads == 0 else { return [Job]() }
                 defer { state.jobs = [] }
                 return state.jobs
             }
-            for job in jobs { job() }
+            for job in jobs { job.body() }
         }
     }
 
     private func work() {
         while true {
             var isIdle = false
-            let job = sharedState.wait { state -> (@Sendable () -> Void)? in
-                guard !state.jobs.isEmpty else {
+            let job = sharedState.wait { state -> Job? in
+                guard let job = state.takeJob() else {
                     if !isIdle { state.idle += 1 }
                     isIdle = true
                     return nil
                 }
                 if isIdle { state.idle -= 1 }
-                return state.jobs.removeFirst()
+                return job
             }
-            job()
+            job.body()
+            if let user = job.user { sharedState.changeWakingOne { $0.endJob(of: user) } }
         }
     }
 }

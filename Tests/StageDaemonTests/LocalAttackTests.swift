@@ -199,15 +199,6 @@ struct LocalAttackTests {
         try await peer.wait(forEvents: 2, of: attacker)
     }
 
-    /// Starts file systems that never respond; their mounts stay until they are removed.
-    private func mount(on place: FilePath) async throws -> StartedProcess {
-        let log = daemon.directory.appending("mounts.log")
-        let limited = ["/usr/bin/timeout", "600", "/usr/bin/python3", "-c", SilentMounts.program]
-        let mounts = try StartedProcess(limited + [place.string], log: log)
-        try await poll("nothing is mounted") { try text(of: log) == "mounted\n" }
-        return mounts
-    }
-
     /// A handler that waits for a file system of its user cannot be killed.
     @Test(.fuse, arguments: [SIGKILL, SIGTERM])
     func aHandlerThatCannotBeKilledHoldsUpNoDaemon(signal: CInt) async throws {
@@ -216,19 +207,70 @@ struct LocalAttackTests {
         try await daemon.kill()
         try daemon.configure(#"{"settlingTime": 0, "handlerUsers": ["nobody"]}"#)
         try await daemon.start()
-        let mounts = try await mount(on: place)
+        let mounts = try await SilentMounts.mount(on: place, for: daemon)
         defer { unsafe #expect(umount2(place.string, CInt(MNT_DETACH)) == 0) }
         let handler = #"{"handler": {"command": ["/bin/true"], "directory": "\#(place)"}}"#
         #expect(try await ask(attacker, "PUT", "/v1/sessions/s", handler).status == 200)
         let tasks = #"{"tasks": [\#(download("t"))]}"#
         #expect(try await ask(attacker, "POST", "/v1/sessions/s/tasks", tasks).status == 200)
         try await poll("no handler waits") {
-            try text(of: daemon.directory.appending("mounts.log")).contains("request")
+            try SilentMounts.requestCount(for: daemon) > 0
         }
         // The daemon ends although the handler does not, and the handler holds nothing that the next daemon needs.
         try await daemon.kill(signal)
         try await daemon.start()
         #expect(mounts.status == nil)
+        _ = consume mounts
+    }
+
+    /// Uploads the file of the first argument in four requests, and does not wait for the responses.
+    private static let uploads = """
+        import http.client, json, os, socket, sys, time
+        def connect():
+            client = http.client.HTTPConnection('stagepack')
+            client.sock = socket.socket(socket.AF_UNIX)
+            client.sock.connect(os.environ['STAGEPACK_SOCKET'])
+            return client
+        client = connect()
+        client.request('PUT', '/v1/sessions/s', '{}')
+        client.getresponse().read()
+        held = []
+        for number in range(4):
+            upload = dict(token=str(number), kind='upload', url='http://127.0.0.1:9/', file=sys.argv[1])
+            client = connect()
+            client.request('POST', '/v1/sessions/s/tasks', json.dumps(dict(tasks=[upload])))
+            held.append(client)
+        time.sleep(600)
+        """
+
+    /// The daemon has 256 threads for work that waits, of which work for users takes half at most.
+    @Test(.fuse)
+    func filesOnMountsOfManyUsersLeaveThreadsForTheDaemon() async throws {
+        let file = daemon.directory.appending("silent")
+        try Directory.open(daemon.directory).write([], to: "silent", durably: false)
+        let mounts = try await SilentMounts.mount(on: file, for: daemon)
+        defer { unsafe #expect(umount2(file.string, CInt(MNT_DETACH)) == 0) }
+        let script = """
+            for user in $(seq 1000 1065); do
+                setpriv --reuid=$user --regid=$user --clear-groups python3 -c "$1" "$2" &
+            done
+            wait
+            """
+        let socket = "STAGEPACK_SOCKET=\(daemon.socket)"
+        let clients = try StartedProcess(
+            ["/usr/bin/env", socket, "/bin/sh", "-c", script, "sh", Self.uploads, file.string],
+            log: daemon.directory.appending("clients.log")
+        )
+        try await poll("the files are not read") {
+            try SilentMounts.requestCount(for: daemon) >= 128
+        }
+        // Without a limit, the other requests would follow.
+        try await pollUntilUnchanged { try SilentMounts.requestCount(for: daemon) }
+        try await daemon.makeSession()
+        let id = try await daemon.download(server.url("/a"))
+        #expect(try await daemon.outcomes().map(\.gist) == ["1 completed of \(id)"])
+        #expect(clients.status == nil && mounts.status == nil)
+        _ = consume clients
         _ = consume mounts
     }
 

@@ -1,3 +1,7 @@
+import StageTesting
+import SystemPackage
+import Testing
+
 /// File systems that respond to no request except the kernel's first one, as a user can mount them (fuse(4)).
 ///
 /// A process that waits for a response to a request that was read cannot be killed.
@@ -34,4 +38,27 @@ enum SilentMounts {
                 body = struct.pack('<IIIIHHI', 7, 31, readahead, 0, 16, 12, 1 << 16).ljust(64, b'\\0')
                 os.write(device, struct.pack('<IiQ', 16 + len(body), 0, identifier) + body)
         """
+
+    /// Mounts one on a place, for all processes; returns the process that serves it.
+    ///
+    /// The mount stays until it is removed. `mounts.log` in the daemon's directory has the output of the program.
+    static func mount(
+        on place: FilePath,
+        for daemon: DaemonProcess
+    ) async throws -> StartedProcess {
+        let log = Self.log(of: daemon)
+        let limited = ["/usr/bin/timeout", "600", "/usr/bin/python3", "-c", program]
+        let mounts = try StartedProcess(limited + [place.string], log: log)
+        try await poll("nothing is mounted") { try text(of: log) == "mounted\n" }
+        return mounts
+    }
+
+    /// Returns the number of requests to the file systems so far.
+    static func requestCount(for daemon: DaemonProcess) throws -> Int {
+        try text(of: log(of: daemon)).split(separator: "\n").count(where: { $0 == "request" })
+    }
+
+    private static func log(of daemon: DaemonProcess) -> FilePath {
+        daemon.directory.appending("mounts.log")
+    }
 }
