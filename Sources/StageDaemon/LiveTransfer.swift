@@ -86,12 +86,14 @@ final class LiveTransfer: Sendable {
 
     /// Creates the state before the first request; `deliver` receives events for clients.
     ///
-    /// `received` counts the bytes of earlier attempts, which the download has until a response begins it anew.
+    /// `received` counts the bytes of earlier attempts, which a download has until a response begins it anew. Clients learn
+    /// them from the response alone, except those of a staging.
     init(
         _ id: Int64,
         of user: UInt32?,
         acceptsAnyStatus: Bool = false,
         received: ByteCount = .zero,
+        isStaging: Bool = false,
         deliver: @escaping @Sendable (SessionEvent) -> Void
     ) {
         self.id = id
@@ -100,6 +102,7 @@ final class LiveTransfer: Sendable {
         self.deliver = deliver
         var state = State()
         state.received = received
+        state.isOffsetKnown = isStaging || received == .zero
         self.state = Mutex(state)
     }
 

@@ -135,6 +135,9 @@ extension TransferCoordinator {
             reason: reason,
             at: readClock()
         )
+        for (entry, task) in pairs where entry.isNew && task.usedResumeToken != nil {
+            await noteResumedBytes(of: entry.record, hasDigest: task.request.sha256 != nil)
+        }
         let unneeded = pairs.filter { !$0.isNew && $1.copy != $0.record.part }
         await removeFiles(unneeded.compactMap(\.1.copy))
         guard state.sessions[session] != nil else { throw .sessionEnds }

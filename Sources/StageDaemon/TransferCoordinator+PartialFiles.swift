@@ -15,7 +15,7 @@ extension TransferCoordinator {
         // The removal of a session removes the file; one that begins later waits for the end of this change.
         guard task.request.kind == .download, !isChanging(.removal(task.record.session)),
             let user = state.sessions[task.record.session]?.record.user,
-            let part = await partialFile(of: task), part.length > .zero,
+            let part = await partialFile(of: task.record), part.length > .zero,
             // Content of unknown size is never resumed.
             part.total != nil
         else { return nil }
@@ -27,6 +27,19 @@ extension TransferCoordinator {
             url: task.request.url,
             expires: readClock() + 7 * 86_400
         )
+    }
+
+    /// Notes the bytes of the resume data with which a download was created, so that lists show them before its first attempt.
+    func noteResumedBytes(of task: TaskRecord, hasDigest: Bool) async {
+        await beginChange(of: .partialFile(task.id))
+        defer { endChange(of: .partialFile(task.id)) }
+        // An attempt notes the bytes itself.
+        guard !state.attempts.contains(task.id), !isChanging(.removal(task.session)),
+            let part = await partialFile(of: task),
+            // Without a validator or a digest, the download begins again at its first byte.
+            part.isContinuable || hasDigest
+        else { return }
+        state.noteReceived(part.length, of: task.id)
     }
 
     /// Frees quota by looking for finished downloads that the user has moved away.
@@ -66,15 +79,15 @@ extension TransferCoordinator {
 
     /// Returns whether the partial download has no known size, so that no attempt can resume it.
     private func isEndless(_ task: FullTask) async -> Bool {
-        guard let part = await partialFile(of: task) else { return false }
+        guard let part = await partialFile(of: task.record) else { return false }
         return part.total == nil
     }
 
     /// Opens the partial file of a task that has no attempt; returns `nil` if that is impossible.
     ///
     /// Runs on a blocking thread, because a server determines the size of the file's record.
-    private func partialFile(of task: FullTask) async -> PartialFile? {
-        guard let name = FilePath.Component(task.record.part) else { return nil }
+    private func partialFile(of task: TaskRecord) async -> PartialFile? {
+        guard let name = FilePath.Component(task.part) else { return nil }
         let parts = files.parts
         // A part file that cannot be opened cannot be resumed either.
         return await withBlockingThread { try? PartialFile.open(name, in: parts) }

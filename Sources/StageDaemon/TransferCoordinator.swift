@@ -201,7 +201,8 @@ actor TransferCoordinator {
                     id,
                     of: user,
                     acceptsAnyStatus: acceptsAnyStatus,
-                    received: state.histories[id]?.received ?? .zero
+                    received: state.histories[id]?.received ?? .zero,
+                    isStaging: state.scheduler.items[id]?.isConnected == false
                 ) { [feed] event in feed.report(event, of: session, user: user) }
                 live[id] = transfer
                 commandQueue.yield(.run(id, transfer))

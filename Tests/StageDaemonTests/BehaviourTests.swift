@@ -158,6 +158,23 @@ struct BehaviourTests {
         #expect(event.kind == .cancelled && event.bytesReceived == received, "\(event)")
     }
 
+    @Test func theBytesOfATokenAreShownBeforeTheFirstAttempt() async throws {
+        server.answer("/a", with: Answer.content(noise(3 << 20)).stalled(after: 1 << 20))
+        let id = try await daemon.download(server.url("/a"), token: "one")
+        try await wait(for: 1 << 20, of: id)
+        var change = TransferChange()
+        change.state = .cancelled
+        change.producesResumeToken = true
+        try await daemon.client.change(id, by: change)
+        let token = try #require(try await daemon.outcomes()[0].resumeToken)
+        let next = try await daemon.download(server.url("/a"), token: "two") {
+            ($0.resumeToken, $0.isSuspended) = (token, true)
+        }
+        let task = try await daemon.client.task(next)
+        #expect(task.state == .suspended && task.bytesReceived == ByteCount(1 << 20))
+        #expect(server.requests(for: "/a").count == 1)
+    }
+
     @Test func theBytesOfATokenAreShownBeforeTheResponse() async throws {
         let gate = Gate()
         let answer = Answer.content(noise(3 << 20))
