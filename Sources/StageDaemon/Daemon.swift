@@ -58,6 +58,7 @@ package struct Daemon: Sendable {
             logger: logger
         ) { () throws(DaemonError) in try TransferFiles.setAside(state) }
         let files = try TransferFiles(state)
+        files.recordHolder()
         let coordinator = TransferCoordinator(
             files: files,
             journal: journal,
@@ -94,13 +95,27 @@ package struct Daemon: Sendable {
         )
     }
 
-    /// Takes the lock of the state directory; waits for two seconds at most.
+    /// Takes the lock of the state directory; waits for two seconds at most, and longer for a daemon that is ending.
     ///
     /// If a daemon is killed while it starts a handler, the handler's process may hold the lock for a moment longer.
     private func lockState() async throws(DaemonError) -> FileLock {
         // Also `nil` if this task was cancelled, which ends the daemon anyway.
         guard let lock = try await TransferFiles.lock(state, within: .seconds(2)) else {
-            throw .alreadyRunning(state)
+            return try await lockStateOfEndingDaemon()
+        }
+        return lock
+    }
+
+    /// Takes the lock of the state directory if the daemon that holds it is ending; waits for half a minute at most.
+    ///
+    /// A daemon that ends waits for handlers and workers, some 15 seconds at most. Its successor may be started before it has
+    /// ended, and by a program that does not try again.
+    private func lockStateOfEndingDaemon() async throws(DaemonError) -> FileLock {
+        let isEnding = TransferFiles.lockHolder(of: state)?.isEnding ?? false
+        if isEnding { logger.notice("Waiting for the end of another daemon") }
+        guard isEnding, let lock = try await TransferFiles.lock(state, within: .seconds(30)) else {
+            let holder = TransferFiles.lockHolder(of: state)
+            throw .alreadyRunning(state, process: holder.flatMap { $0.isDaemon ? $0.process : nil })
         }
         return lock
     }
@@ -184,10 +199,12 @@ extension Daemon {
             while let result = await group.next() {
                 guard let result else { continue }
                 problem = problem ?? result
+                coordinator.files.recordHolder(isEnding: true)
                 group.cancelAll()
             }
         } onCancel: {
             notifier.notify("STOPPING=1")
+            coordinator.files.recordHolder(isEnding: true)
         }
         return problem
     }

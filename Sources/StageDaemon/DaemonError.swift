@@ -13,8 +13,8 @@ package indirect enum DaemonError: Error, Equatable, Sendable {
     case journalOfOtherVersion(FilePath)
     /// The daemon cannot listen on the socket.
     case socket(FilePath, String)
-    /// Another daemon uses the state directory.
-    case alreadyRunning(FilePath)
+    /// Another daemon uses the state directory; `process` is its number, if it is known.
+    case alreadyRunning(FilePath, process: Int32?)
     /// A client's request was refused.
     case refused(ControlRefusal)
     /// The configuration is invalid.
@@ -30,7 +30,9 @@ extension DaemonError: CustomStringConvertible {
         case .journalOfOtherVersion(let path):
             "the journal '\(path)' was written by another version of stagepackd"
         case .socket(let path, let detail): "cannot listen on '\(path)': \(detail)"
-        case .alreadyRunning(let path): "another stagepackd uses '\(path)'"
+        case .alreadyRunning(let path, let process?):
+            "another stagepackd uses '\(path)': process \(process)"
+        case .alreadyRunning(let path, _): "another stagepackd uses '\(path)'"
         case .refused(let refusal): "\(refusal)"
         case .configuration(let path, let detail): "'\(path)' is unusable: \(detail)"
         }
@@ -49,6 +51,8 @@ extension DaemonError: CustomStringConvertible {
         switch self {
         case .journalOfOtherVersion:
             "install that version again, or move the journal away: its transfers are forgotten then"
+        case .alreadyRunning(_, let process?):
+            "end it with 'kill \(process)', or choose another directory with '--state'"
         case .configuration: "'man stagepackd.json' describes the settings"
         default: isOutOfSpace ? "free some space, and start it again" : nil
         }

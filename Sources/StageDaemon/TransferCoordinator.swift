@@ -109,8 +109,7 @@ actor TransferCoordinator {
     ) {
         self.files = files
         self.hasWorkers = hasWorkers
-        self.journal = journal
-        self.logger = logger
+        (self.journal, self.logger) = (journal, logger)
         committer = DownloadCommitter(files: files, journal: journal, logger: logger)
         storage = UserStorage(root: files.root, configuration: configuration)
         state = TransferState(configuration: configuration, at: .now)

@@ -100,6 +100,12 @@ struct ProgramTests {
         defer { second.abandon() }
         try second.launch()
         #expect(try await second.end() == 75)
+        let process = try #require(daemon.process)
+        let message = """
+            stagepackd: error: another stagepackd uses '\(daemon.state)': process \(process)
+            hint: end it with 'kill \(process)', or choose another directory with '--state'
+            """
+        #expect(try daemon.said().contains(message))
         // The first daemon still has its socket.
         #expect(try await daemon.client.status().process == Int(try #require(daemon.process)))
         #expect(try await daemon.kill(SIGTERM) == 0)
