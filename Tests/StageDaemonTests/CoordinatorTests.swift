@@ -2,6 +2,7 @@ import FoundationEssentials
 import Logging
 import StageConditions
 import StageControl
+import StageModel
 import StageSystem
 import StageTesting
 import SystemPackage
