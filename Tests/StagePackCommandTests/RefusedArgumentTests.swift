@@ -129,7 +129,8 @@ struct RefusedArgumentTests {
         let words = command.split(separator: " ").map(String.init)
         let ending = try await Program().run(words + [option, "1.0"])
         #expect(ending.status == 64, "\(ending)")
-        #expect(ending.error.contains("\(option) needs "), "\(ending)")
+        let needed = option == "--root" ? "--container" : "--app or --container"
+        #expect(ending.error.contains("\(option) needs \(needed)."), "\(ending)")
     }
 
     @Test func aHookPrintsNoJSON() async throws {

@@ -31,13 +31,15 @@ struct ScopeOptions: ParsableArguments {
     }
 
     /// Refuses options that a command for all applications would ignore.
+    ///
+    /// A manifest alone determines no container, so the messages do not name `--manifest`.
     private static func checkOptionsOfOneManifest(_ source: SourceOptions) throws {
         guard source.app == nil, source.manifest.isEmpty, source.container == nil else { return }
         if source.root != nil {
-            throw ValidationError("--root needs --manifest or --container.")
+            throw ValidationError("--root needs --container.")
         }
         if source.applicationVersion != nil {
-            throw ValidationError("--application-version needs --app, --manifest or --container.")
+            throw ValidationError("--application-version needs --app or --container.")
         }
     }
 }
