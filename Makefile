@@ -148,7 +148,8 @@ uninstall-service: ## Remove what 'make install-service' installed, except folde
 	@test '$(PREFIX)' = /usr || { echo "make uninstall-service: pass PREFIX=/usr" >&2; exit 1; }
 	rm -f $(DESTDIR)$(PREFIX)/libexec/stagepack/package-hook $(LIB)/tmpfiles.d/stagepack.conf \
 	    $(patsubst deploy/systemd/%,$(LIB)/systemd/%,$(wildcard deploy/systemd/system/* deploy/systemd/user/*))
-	rmdir --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/libexec/stagepack
+	test ! -d $(DESTDIR)$(PREFIX)/libexec/stagepack || \
+	    rmdir --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/libexec/stagepack
 
 # Settings that make the compiler's output reproducible. The compiler orders some code by addresses of its own objects, which the size of
 # its environment moves, and by the seed of its hash tables. Debug information, which is stripped from the package, contains the times of
