@@ -136,6 +136,25 @@ struct ListingTests {
         #expect(try folder.status(FilePath(name)) == nil)
     }
 
+    @Test func aDirectoryWithTheNameOfARegistrationIsNamed() async throws {
+        let installed = try await Installed()
+        try installed.uninstall()
+        let folder = try Directory.open(installed.folder)
+        let name: FilePath.Component = "net.example.wallpaper.json"
+        _ = try folder.makeDirectory(FilePath(name))
+        let directory = installed.world.directory
+        try directory.write(installed.registration.json(), to: name, durably: false)
+        let path = directory.path.appending(name).string
+        for command in [["register", path], ["unregister", "net.example.wallpaper"]] {
+            let ending = try await installed.world.program.run(["app"] + command)
+            #expect(ending.status == 41, "\(ending)")
+            #expect(ending.error.contains("\nhint: move away '"), "\(ending)")
+            let end = "/apps.d/\(name)', which is a directory\n"
+            #expect(ending.error.hasSuffix(end), "\(ending)")
+        }
+        #expect(try folder.entries().map(\.name) == [name])
+    }
+
     /// A change removes the temporary files of processes that were killed, and keeps those that may be in use.
     @Test func whatAKilledRegistrationLeftIsRemoved() async throws {
         let installed = try await Installed()

@@ -49,7 +49,7 @@ struct AppRegisterCommand: ReportingSubcommand {
                 exactly: isOfSystem ? .file : nil
             )
         } catch {
-            throw CommandFailure(registrations: error)
+            throw CommandFailure(registrations: error, path: folder.appending(name))
         }
         let found = try CommandFailure.wrapping { () throws(StagingFailure) in
             try folders.registration(of: registration.application)

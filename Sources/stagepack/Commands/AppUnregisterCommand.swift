@@ -36,7 +36,7 @@ struct AppUnregisterCommand: ReportingSubcommand {
             TemporaryFile.removeLeftovers(of: name, in: directory)
             try directory.synchronize()
         } catch {
-            throw CommandFailure(registrations: error)
+            throw CommandFailure(registrations: error, path: path)
         }
         let rest = try? folders.registration(of: application)
         let report = UnregistrationReport(

@@ -14,13 +14,14 @@ extension CommandFailure {
         hint = "run 'stagepack app list' to see the applications that are registered"
     }
 
-    /// Creates the failure for the folder of registrations, which cannot be changed.
-    init(registrations error: FileError) {
+    /// Creates the failure to write or remove the registration at `path`.
+    init(registrations error: FileError, path: FilePath) {
         let hint: String? =
             switch error.errno {
             case _ where error.isOutOfSpace: "free some space"
             case .readOnlyFileSystem: "make the file system writable"
             case .permissionDenied, .notPermitted: "run it as a user that may write there"
+            case .isDirectory: "move away '\(path.string.forDisplay())', which is a directory"
             default: nil
             }
         self.init(
