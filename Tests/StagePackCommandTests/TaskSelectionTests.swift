@@ -114,8 +114,12 @@ struct TaskSelectionTests {
             let run = installed.world.program
             let none = try await run.run(["cancel", "98", "99", "98"])
             #expect(none.status == 51 && none.output.isEmpty, "\(none)")
-            let errors = none.error.split(separator: "\n").filter { !$0.hasPrefix("hint: ") }
-            #expect(errors == ["stagepack: error: no task 98", "stagepack: error: no task 99"])
+            let lines = none.error.split(separator: "\n")
+            #expect(
+                lines.map { $0.hasPrefix("hint: ") ? "hint" : String($0) } == [
+                    "stagepack: error: no task 98", "stagepack: error: no task 99", "hint",
+                ]
+            )
             let some = try await run.run(["pause", "98", "\(daemon.tasks[0].id)", "99", "--json"])
             #expect(some.status == 51 && some.error.isEmpty, "\(some)")
             let result = try JSONNode(json: Array(some.output.utf8)).value

@@ -113,7 +113,7 @@ extension StagePackSubcommand {
         runs.failures = runs.failures.map { $0.asInterrupted(by: interruption) }
         print(runs)
         if !output.json {
-            for failure in runs.failures { Console.report(failure, asJSON: false) }
+            Console.report(runs.failures)
             Self.printProblems(of: runs.reports)
         }
         return runs.mostSevere.flatMap { ExitStatus(rawValue: $0.status) } ?? .success

@@ -102,6 +102,18 @@ enum Console {
         if let hint = failure.hint { note("hint: \(hint)") }
     }
 
+    /// Prints failures as lines, each hint once: after the last failure that has it.
+    static func report(_ failures: [CommandFailure]) {
+        for (index, failure) in failures.enumerated() {
+            var failure = failure
+            // The journal gets each failure in an entry of its own, with its hint.
+            if !isJournal, failures[(index + 1)...].contains(where: { $0.hint == failure.hint }) {
+                failure.hint = nil
+            }
+            report(failure, asJSON: false)
+        }
+    }
+
     /// Prints a failure as JSON on standard output.
     static func reportJSON(_ failure: FailureReport, onOneLine: Bool = false) {
         print(ErrorReport(error: failure), asJSON: true, schema: .error, pretty: !onOneLine)

@@ -37,7 +37,7 @@ extension Console {
     ) {
         guard asJSON, let first = failures.first else {
             print(value, asJSON: asJSON, schema: schema)
-            for failure in failures { report(failure, asJSON: false) }
+            report(failures)
             return
         }
         let result = PartialResult(
@@ -58,7 +58,7 @@ extension Console {
         if asJSON || !isQuiet {
             print(value, failures: failures, asJSON: asJSON, schema: schema)
         } else {
-            for failure in failures { report(failure, asJSON: false) }
+            report(failures)
         }
     }
 
