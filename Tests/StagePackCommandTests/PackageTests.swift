@@ -119,6 +119,18 @@ struct PackageTests: PublisherSuite {
         #expect(all.count == 6)
     }
 
+    @Test(arguments: [["-o", "a.tar"], ["-o", "store", "--indexed"], ["--evaluate"]])
+    func warningsOfTheRecipeAreInTheResult(options: [String]) async throws {
+        try tree()
+        try directory.createLink("assets/nowhere", to: "missing.txt")
+        let ending = try await program.run(["package", "recipe.json", "--json"] + options)
+        #expect(ending.status == 0 && ending.error.isEmpty, "\(ending)")
+        struct Result: Decodable { var warnings: [String] }
+        let warning =
+            "the link 'assets/nowhere' leads to 'missing.txt', which the pack does not have"
+        #expect(try decode(Result.self, ending.output).warnings == [warning])
+    }
+
     /// The recipe comes in two parts, with more bytes than one read takes.
     @Test func aRecipeCanBeAPipe() async throws {
         try tree()

@@ -51,6 +51,11 @@ extension PackageCommand {
             throw CommandFailure(error, recipe: recipe, after: bases)
         }
         let file = output.map { "\($0)/" } ?? ""
-        return IndexedPackageReport(file: file + packaged.reference.url, packaged, from: bases)
+        return IndexedPackageReport(
+            file: file + packaged.reference.url,
+            packaged,
+            of: evaluation,
+            from: bases
+        )
     }
 }

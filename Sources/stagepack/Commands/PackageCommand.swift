@@ -147,7 +147,7 @@ struct PackageCommand: ReportingSubcommand {
             try checkSelection(of: evaluation, in: FilePath(output ?? "."))
             let report = try await packIndexed(evaluation)
             Console.print(change: report, asJSON: json, schema: OutputSchema("package-indexed"))
-            for warning in report.warnings where !json {
+            for warning in report.bundleWarnings where !json {
                 Console.note("stagepack: warning: \(warning)")
             }
         } else {
@@ -204,7 +204,7 @@ struct PackageCommand: ReportingSubcommand {
             }
         }
         do {
-            let report = PackageReport(file: file, try result.get())
+            let report = PackageReport(file: file, try result.get(), of: evaluation)
             if let replaced, replaced != report.sha256 {
                 Console.note(
                     "stagepack: warning: '\(file.forDisplay())' had other content before: add the new content "

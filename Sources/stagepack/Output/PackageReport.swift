@@ -12,8 +12,10 @@ struct PackageReport: Encodable, CustomStringConvertible {
     var installedSize: ByteCount
     var fileCount: Int
     var directoryCount: Int
+    /// The warnings of the recipe's evaluation.
+    var warnings: [String]
 
-    init(file: String, _ archive: PackagedArchive) {
+    init(file: String, _ archive: PackagedArchive, of evaluation: RecipeEvaluation) {
         pack = archive.pack
         self.file = file
         format = archive.format.rawValue
@@ -22,6 +24,7 @@ struct PackageReport: Encodable, CustomStringConvertible {
         installedSize = archive.installedSize
         fileCount = archive.fileCount
         directoryCount = archive.directoryCount
+        warnings = evaluation.warnings.map(\.description)
     }
 
     var description: String {
@@ -63,8 +66,15 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
     var installedSize: ByteCount
     var fileCount: Int
     var directoryCount: Int
+    /// The warnings of the recipe's evaluation.
+    var warnings: [String]
 
-    init(file: String, _ packaged: IndexedPack, from bases: BaseVersions) {
+    init(
+        file: String,
+        _ packaged: IndexedPack,
+        of evaluation: RecipeEvaluation,
+        from bases: BaseVersions
+    ) {
         pack = packaged.pack
         self.file = file
         size = packaged.reference.size
@@ -83,6 +93,7 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
         installedSize = packaged.index.installedSize
         fileCount = packaged.index.fileCount
         directoryCount = packaged.index.directoryCount
+        warnings = evaluation.warnings.map(\.description)
     }
 
     var description: String {
@@ -99,8 +110,8 @@ struct IndexedPackageReport: Encodable, CustomStringConvertible {
             + leftOut.map { "\n  from \($0.forDisplay()): \(DeltaReport.tooMany)" }.joined()
     }
 
-    /// Warnings about bundles of older versions that the store lacks, or has with other bytes.
-    var warnings: [String] {
+    /// Warnings about bundles of older versions that the store lacks, or has with other bytes, for people.
+    var bundleWarnings: [String] {
         var warnings: [String] = []
         if let bundles = Self.text(missingBundles) {
             warnings.append(
