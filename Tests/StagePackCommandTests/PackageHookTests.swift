@@ -65,7 +65,8 @@ struct PackageHookTests {
         removal: Int = 0,
         isLimited: Bool = false,
         settings: String? = nil,
-        startsTimer: Bool = false
+        startsTimer: Bool = false,
+        hasProc: Bool = true
     ) throws -> Program {
         let path = directory.path
         if isLimited { try directory.write([], to: "limited", durably: false) }
@@ -84,10 +85,9 @@ struct PackageHookTests {
                 if line.hasPrefix("[ -d /run/systemd/system ]") {
                     return startsTimer ? "" : "exit 0"
                 }
-                return String(line).replacing(
-                    "/usr/sbin/policy-rc.d",
-                    with: "\(path)/bin/policy-rc.d"
-                )
+                return String(line)
+                    .replacing("/usr/sbin/policy-rc.d", with: "\(path)/bin/policy-rc.d")
+                    .replacing("/proc/self", with: hasProc ? "\(path)" : "\(path)/proc/self")
             }
         let files = [("hook", lines.joined(separator: "\n")), ("removal", "\(removal)\n")]
         for (name, content) in files + (settings.map { [("settings", $0)] } ?? []) {
@@ -108,6 +108,17 @@ struct PackageHookTests {
         let ending = try await program.run([])
         #expect(ending == Program.Ending(status: 0, output: "", error: ""))
         #expect(!FileStatus.exists(world.directory.path.appending("log")))
+    }
+
+    /// Without /proc, each step would print the same fault.
+    @Test(arguments: [([], "prefetch"), (["removed"], "gc")] as [([String], String)])
+    func withoutProcOneStepRuns(words: [String], step: String) async throws {
+        let world = try World()
+        let program = try hook(in: world.directory, hasProc: false)
+        let ending = try await program.run(words)
+        #expect(ending == Program.Ending(status: 0, output: "", error: ""))
+        let log = try text(of: world.directory.path.appending("log")).split(separator: "\n")
+        #expect(log.map { $0.split(separator: " ").first } == [Substring(step)], "\(log)")
     }
 
     /// The timer's service is started if the timer is enabled and no policy forbids it, and a program that hangs
