@@ -8,7 +8,7 @@ import StageSystem
 import StagingService
 import SystemPackage
 
-struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
+struct CollectGarbageCommand: ChangingSubcommand, ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "gc",
         abstract: "Remove what is no longer needed, and keep a container within its quota.",
@@ -53,6 +53,8 @@ struct CollectGarbageCommand: SourcedSubcommand, ReportingSubcommand {
     @OptionGroup var scope: ScopeOptions
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
+
+    var changesPacks: Bool { !dryRun }
 
     mutating func validate() throws {
         try scope.check(with: source)

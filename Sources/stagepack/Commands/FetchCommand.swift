@@ -5,7 +5,7 @@ import StageModel
 import StagingService
 import SystemPackage
 
-struct FetchCommand: NetworkedSubcommand {
+struct FetchCommand: NetworkedSubcommand, ChangingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "fetch",
         abstract: "Stage the newest version of some packs, regardless of their policies."

@@ -54,6 +54,7 @@ struct LoadCommand: NetworkedSubcommand {
             Console.print(session.report(of: path, in: pack), asJSON: output.json)
             return .success
         }
+        if let failure = source.failureForDpkgRoot { throw failure }
         if let file { return try await fetch(file, in: session) }
         let id = pack
         let run = try StagingRun(.named([id]), session: session, output: output)

@@ -7,7 +7,7 @@ import StagePack
 import StagingService
 import SystemPackage
 
-struct PinCommand: SourcedSubcommand, ReportingSubcommand {
+struct PinCommand: ChangingSubcommand, ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "pin",
         abstract: "Pin a pack to its staged version, or list the pinned packs.",
@@ -34,6 +34,8 @@ struct PinCommand: SourcedSubcommand, ReportingSubcommand {
     @OptionGroup(title: "Source") var source: SourceOptions
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
+
+    var changesPacks: Bool { pack != nil }
 
     mutating func validate() throws {
         if release, pack == nil { throw ValidationError("--release needs a pack.") }

@@ -73,24 +73,13 @@ struct PrefetchCommand: NetworkedSubcommand {
     }
 
     /// `true` in the hook of a package manager, or in a maintainer script of dpkg.
-    private var isHook: Bool {
-        hook || ProcessEnvironment.current["DPKG_MAINTSCRIPT_NAME"] != nil
-    }
-
-    /// The root directory of another system that dpkg changes (`DPKG_ROOT`), whose packs must not be staged on this machine;
-    /// `nil` if there is none, or if the command names a container.
-    private var otherRoot: String? {
-        guard isHook, source.container == nil,
-            let root = ProcessEnvironment.current["DPKG_ROOT"], !root.isEmpty
-        else { return nil }
-        return root
-    }
+    private var isHook: Bool { hook || MaintainerScript.isRunning }
 
     func perform() async throws(CommandFailure) -> ExitStatus {
-        if let otherRoot {
+        if isHook, let dpkgRoot = source.dpkgRoot {
             if !output.quiet {
                 Console.say(
-                    "stagepack: nothing staged: dpkg changes the root '\(otherRoot.forDisplay())'; "
+                    "stagepack: nothing staged: dpkg changes the root '\(dpkgRoot.forDisplay())'; "
                         + "the first periodic run there stages its packs"
                 )
             }

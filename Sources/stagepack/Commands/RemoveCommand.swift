@@ -9,7 +9,7 @@ import StageSystem
 import StagingService
 import SystemPackage
 
-struct RemoveCommand: SourcedSubcommand, ReportingSubcommand {
+struct RemoveCommand: ChangingSubcommand, ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "remove",
         abstract: "Remove staged packs.",

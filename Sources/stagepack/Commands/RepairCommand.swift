@@ -4,7 +4,7 @@ import StageEngine
 import StageModel
 import StagingService
 
-struct RepairCommand: NetworkedSubcommand {
+struct RepairCommand: NetworkedSubcommand, ChangingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "repair",
         abstract: "Verify staged packs and stage damaged packs again.",

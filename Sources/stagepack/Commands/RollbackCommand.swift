@@ -3,7 +3,7 @@ import FoundationEssentials
 import StageContainer
 import StageModel
 
-struct RollbackCommand: SourcedSubcommand, ReportingSubcommand {
+struct RollbackCommand: ChangingSubcommand, ReportingSubcommand {
     static let configuration = CommandConfiguration(
         commandName: "rollback",
         abstract: "Switch packs back to the previous generation.",

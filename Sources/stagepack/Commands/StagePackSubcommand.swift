@@ -39,18 +39,22 @@ extension StagePackSubcommand {
         var status: ExitStatus
         if let messages { Console.use(messages) }
         do throws(CommandFailure) {
-            let network = (self as? any NetworkedSubcommand)?.network
-            let source = (self as? any SourcedSubcommand).map {
-                HintSource($0.source, network: network)
+            if let unchanged = try statusForDpkgRoot() {
+                status = unchanged
+            } else {
+                let network = (self as? any NetworkedSubcommand)?.network
+                let source = (self as? any SourcedSubcommand).map {
+                    HintSource($0.source, network: network)
+                }
+                let name = Self.path
+                status = try await OutputSchema.$current.withValue(OutputSchema(name)) {
+                    () async -> Result<ExitStatus, CommandFailure> in
+                    await Self.result(of: { () async throws(CommandFailure) in
+                        try await (source ?? HintSource()).apply(perform)
+                    })
+                }
+                .get()
             }
-            let name = Self.path
-            status = try await OutputSchema.$current.withValue(OutputSchema(name)) {
-                () async -> Result<ExitStatus, CommandFailure> in
-                await Self.result(of: { () async throws(CommandFailure) in
-                    try await (source ?? HintSource()).apply(perform)
-                })
-            }
-            .get()
         } catch {
             let source = (self as? any SourcedSubcommand)?.source
             let error = source.map(error.askingForSimilarPack) ?? error
