@@ -202,7 +202,7 @@ struct TasksAddTests {
             let kept = try await installed.run("tasks", "clear")
             #expect(kept.status == 0 && kept.output.isEmpty, "\(kept)")
             let note =
-                "1 file not moved away, of transfer \(done): move what is needed, then run "
+                "1 transfer with a file that was not moved away: \(done); move what is needed, then run "
                 + "'stagepack tasks clear --files'\n"
             #expect(kept.error == note, "\(kept)")
             #expect(try await client.tasks().count == 4)

@@ -57,8 +57,8 @@ struct TasksClearCommand: ReportingSubcommand {
         if !kept.isEmpty {
             let numbers = kept.map { "\($0.task.id)" }.joined(separator: ", ")
             Console.note(
-                "\(kept.count.quantity(of: "file")) not moved away, of transfer \(numbers): move what is needed, then run "
-                    + "'stagepack tasks clear --files'"
+                "\(kept.count.quantity(of: "transfer")) with a file that was not moved away: \(numbers); "
+                    + "move what is needed, then run 'stagepack tasks clear --files'"
             )
         } else if removed.isEmpty, !json {
             Console.note("no download has ended")
