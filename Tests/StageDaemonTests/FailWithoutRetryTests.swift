@@ -148,8 +148,9 @@ struct FailWithoutRetryTests {
     }
 
     @Test func aUserMayHaveAThousandSuchTasks() async throws {
+        let url = server.url("/a")
         let all = (0..<1000).map { number in
-            var request = TransferRequest(token: "\(number)", kind: .download, url: server.url("/a"))
+            var request = TransferRequest(token: "\(number)", kind: .download, url: url)
             request.isSuspended = true
             request.failsWithoutRetry = true
             return request
@@ -157,12 +158,14 @@ struct FailWithoutRetryTests {
         for start in stride(from: 0, to: all.count, by: 100) {
             _ = try await daemon.client.createTasks(Array(all[start..<start + 100]), in: "s")
         }
-        let other = try await daemon.download(server.url("/a")) { $0.isSuspended = true }
+        let other = try await daemon.download(url) { $0.isSuspended = true }
         var change = TransferChange()
         change.failsWithoutRetry = true
         let wanted = change
         for refused in [
-            await #expect(throws: ControlError.self) { _ = try await download("/a", token: "more") },
+            await #expect(throws: ControlError.self) {
+                _ = try await download("/a", token: "more")
+            },
             await #expect(throws: ControlError.self) {
                 _ = try await daemon.client.change(other, by: wanted)
             },
