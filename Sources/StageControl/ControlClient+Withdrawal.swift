@@ -3,7 +3,7 @@ package import StageModel
 
 /// Withdrawal of packs from stagings that earlier processes have left to the daemon.
 extension ControlClient {
-    /// Withdraws a pack that is being removed from the stagings that the daemon continues for this user.
+    /// Withdraws a pack from the stagings that the daemon continues for this user, before the pack is removed.
     ///
     /// Cancels the stagings of the pack that no process carries out, and orders the other packs of each in a new task.
     /// Does not change stagings for events, since policies select their packs.

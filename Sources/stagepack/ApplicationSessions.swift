@@ -102,9 +102,9 @@ private struct ApplicationQueue {
 
 /// Runs of several applications, where a failure of one does not stop the others.
 ///
-/// With a deadline, the applications whose last runs are the oldest come first. Each gets an equal share of the remaining time, so
-/// that a server that does not answer does not take the time of all applications after it. Runs whose share was too short are repeated in the time
-/// that the others did not need.
+/// With a deadline, the applications whose last runs are the oldest come first. Each gets an equal share of the remaining time:
+/// a server that does not answer does not take the time of all applications after it. Runs whose share was too short are
+/// repeated in the time that the others did not need.
 struct ApplicationRuns {
     private let sessions: ApplicationSessions
     private let packs: StagingRequest.Packs
