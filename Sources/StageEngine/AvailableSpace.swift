@@ -66,7 +66,7 @@ package struct AvailableSpace: Equatable, Sendable {
 
 extension FreeSpace {
     /// The files that can be created, as a plan counts them; `nil` if the file system has no limit.
-    package var inodes: Int? { files.map { Int($0) } }
+    package var inodes: Int? { files.map { Int(clamping: $0) } }
 }
 
 extension StageError {

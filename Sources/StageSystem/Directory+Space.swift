@@ -28,12 +28,18 @@ extension Directory {
 
 extension statvfs {
     /// Converts numbers of blocks and files of this file system to bytes and files.
-    fileprivate func space(blocks: fsblkcnt_t, files: fsfilcnt_t) -> FreeSpace {
+    func space(blocks: fsblkcnt_t, files: fsfilcnt_t) -> FreeSpace {
         let (bytes, overflows) = UInt64(blocks).multipliedReportingOverflow(by: UInt64(f_frsize))
         return FreeSpace(
             bytes: overflows ? .max : Int64(clamping: bytes),
-            files: f_files == 0 ? nil : Int64(clamping: files)
+            files: hasLimitOfFiles ? Int64(clamping: files) : nil
         )
+    }
+
+    /// `false` if the file system reports no files, as Btrfs, or more free ones than it has, or a number that no disk can hold:
+    /// CephFS reports 2^64 - 1 free files, and the 9P of WSL a million of 999.
+    private var hasLimitOfFiles: Bool {
+        f_files != 0 && f_favail <= f_files && f_favail < 1 << 62
     }
 }
 

@@ -19,6 +19,24 @@ struct FileStatusTests {
         #expect(FileStatus(status).allocatedSize == size)
     }
 
+    /// A plan would compare any other number with the files of a pack, or add to it what evictions free.
+    @Test(
+        arguments: [
+            (0, 0, nil, nil), (1000, 10, 10, 1000), (1000, 1000, 1000, 1000),
+            (999, 1_000_000, nil, nil), (5, .max, nil, nil), (.max, .max, nil, nil),
+        ] as [(fsfilcnt_t, fsfilcnt_t, Int64?, Int64?)]
+    )
+    func filesWithoutALimitAreNotCounted(
+        row: (all: fsfilcnt_t, free: fsfilcnt_t, counted: Int64?, total: Int64?)
+    ) {
+        var status = statvfs()
+        status.f_frsize = 4096
+        (status.f_files, status.f_favail) = (row.all, row.free)
+        let free = status.space(blocks: 2, files: row.free)
+        #expect(free == FreeSpace(bytes: 8192, files: row.counted))
+        #expect(status.space(blocks: 2, files: row.all).files == row.total)
+    }
+
     @Test(arguments: [(0, 0), (-1, 0), (.min, 0), (.max, .max)] as [(Int, Int64)])
     func aSizeIsNeverNegative(reported: Int, size: Int64) {
         var status = stat()
