@@ -170,13 +170,23 @@ package enum StoreObjectKind: CaseIterable, Sendable {
 extension Directory {
     /// Waits until the names of all objects of this store are on disk, before a manifest names some of them.
     ///
-    /// A killed run may have renamed objects without syncing their directories, and a later run leaves them as they are.
+    /// A killed run may have renamed objects without syncing their directories, and a later run leaves them as they are. Omits
+    /// directories of file systems that cannot sync them, such as a read-only image (squashfs).
     package func synchronizeObjects() throws(FileError) {
         for kind in StoreObjectKind.allCases {
             let folder = path.appending(kind.folder)
             guard FileStatus.exists(folder) else { continue }
-            try Directory.open(folder).synchronize()
+            try Directory.open(folder).synchronizeIfSupported()
         }
-        try synchronize()
+        try synchronizeIfSupported()
+    }
+
+    private func synchronizeIfSupported() throws(FileError) {
+        do throws(FileError) {
+            try synchronize()
+        } catch {
+            // The error of fsync(2) where the file system has no such operation.
+            guard error.errno == .invalidArgument else { throw error }
+        }
     }
 }

@@ -304,15 +304,31 @@ struct StoreAccessTests {
         try await createManifest()
         let before = try bytes(of: FilePath(manifest))
         let bundles = publisher.store.appending("b").string
-        let program = Program(wrapper: [
-            "/usr/bin/strace", "-f", "-qq", "-o", "/dev/null", "-P", bundles, "-e", "signal=none",
-            "-e", "trace=fsync", "-e", "inject=fsync:error=EIO", try Program.path.string,
-        ])
+        let program = try failing(syncsOf: bundles, with: "EIO")
         let ending = try await add(index, version: 1, by: program)
         #expect(ending.status == 31, "\(ending)")
         #expect(ending.error.contains("cannot synchronize '\(bundles)'"), "\(ending)")
         #expect(try bytes(of: FilePath(manifest)) == before)
         #expect(try await add(index, version: 1).status == 0)
+    }
+
+    /// A read-only image has no operation for that.
+    @Test(.tracing)
+    func aVersionIsOfferedFromAFileSystemThatSyncsNoDirectories() async throws {
+        let index = try await packageThenChange()
+        try await createManifest()
+        let bundles = publisher.store.appending("b").string
+        let program = try failing(syncsOf: bundles, with: "EINVAL")
+        let ending = try await add(index, version: 1, by: program)
+        #expect(ending.status == 0, "\(ending)")
+    }
+
+    /// Returns the program whose fsync(2) of a directory fails.
+    private func failing(syncsOf directory: String, with error: String) throws -> Program {
+        Program(wrapper: [
+            "/usr/bin/strace", "-f", "-qq", "-o", "/dev/null", "-P", directory, "-e", "signal=none",
+            "-e", "trace=fsync", "-e", "inject=fsync:error=\(error)", try Program.path.string,
+        ])
     }
 
     @Test func marksOfOneVersionDoNotAddUp() async throws {
