@@ -12,8 +12,8 @@ final class OutputFile {
     private let directory: Directory
     private let name: FilePath.Component
     private let temporary: TemporaryFile
-    /// The permission bits of the file that this one replaces; `nil` if there is none.
-    private let mode: FilePermissions?
+    /// The access to the file that this one replaces; `nil` if there is none.
+    private let replaced: FileAccess?
     private var hasher: SHA256Hasher? = SHA256Hasher()
 
     /// Creates a temporary file beside `path`, and removes those of killed processes.
@@ -25,7 +25,7 @@ final class OutputFile {
         do throws(FileError) {
             directory = try Directory.open(above.isEmpty ? "." : above)
             try Self.check(name, in: directory, at: path)
-            mode = try directory.permissions(of: name)
+            replaced = try directory.fileAccess(of: name)
             temporary = try TemporaryFile.make(for: name, in: directory)
         } catch {
             throw .file(error)
@@ -58,12 +58,12 @@ final class OutputFile {
         size = size + ByteCount(bytes.count)
     }
 
-    /// Syncs the file, renames it to its final name, replacing an existing file, whose permissions it gets, and returns
-    /// the digest of its bytes.
+    /// Syncs the file, renames it to its final name, replacing an existing file, whose owner, group and permissions it
+    /// gets as far as this user may set them, and returns the digest of its bytes.
     func publish() throws(PackagingError) -> Digest {
         guard let hasher = hasher.take() else { preconditionFailure("a file is published once") }
         try PackagingError.wrapping { () throws(FileError) in
-            if let mode { try temporary.file.ensureMode(mode) }
+            if let replaced { try temporary.file.setAccess(replaced) }
             try temporary.file.synchronize()
             try directory.rename(temporary.name, to: name, in: directory)
             try directory.synchronize()

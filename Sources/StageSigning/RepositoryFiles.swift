@@ -194,8 +194,7 @@ package final class RepositoryFiles {
             if try directory.createDirectory(FilePath(folder)) { try directory.synchronize() }
             let place = try directory.makeDirectory(FilePath(folder))
             // A timestamp that is replaced keeps the permissions that servers need.
-            let mode = try place.permissions(of: name)
-            try place.write(document.bytes, to: name, durably: true, exactly: mode)
+            try place.replace(document.bytes, at: name)
         }
     }
 

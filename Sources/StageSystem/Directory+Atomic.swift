@@ -15,10 +15,34 @@ extension Directory {
         exactly mode: FilePermissions? = nil,
         modifiedAfter time: Int64? = nil
     ) throws(FileError) {
+        let access = NewFileAccess(initialMode: mode ?? .file, mode: mode)
+        try write(content, to: name, durably: durably, access: access, modifiedAfter: time)
+    }
+
+    /// Writes a file at `name` atomically and durably, like ``write(_:to:durably:exactly:modifiedAfter:)``, with the owner,
+    /// the group and the permission bits of the file that it replaces, as far as this user may set them.
+    package func replace(
+        _ content: [UInt8],
+        at name: FilePath.Component,
+        modifiedAfter time: Int64? = nil
+    ) throws(FileError) {
+        let replaced = try fileAccess(of: name)
+        let access = NewFileAccess(initialMode: replaced?.initialMode ?? .file, replaced: replaced)
+        try write(content, to: name, durably: true, access: access, modifiedAfter: time)
+    }
+
+    private func write(
+        _ content: [UInt8],
+        to name: FilePath.Component,
+        durably: Bool,
+        access: NewFileAccess,
+        modifiedAfter time: Int64?
+    ) throws(FileError) {
         let temporary = temporaryName(for: name)
         do throws(FileError) {
-            let file = try file(creating: temporary, permissions: mode ?? .file)
-            if let mode { try file.ensureMode(mode) }
+            let file = try file(creating: temporary, permissions: access.initialMode)
+            if let mode = access.mode { try file.ensureMode(mode) }
+            if let replaced = access.replaced { try file.setAccess(replaced) }
             try file.write(content.span, at: 0)
             if let time, time < .max, try file.status().modified <= time {
                 try file.setModified(time + 1)
@@ -101,4 +125,14 @@ extension Directory {
     public static func isTemporary(_ name: FilePath.Component) -> Bool {
         name.string.hasPrefix(".") && name.string.hasSuffix(".tmp")
     }
+}
+
+/// The access to a file that is written.
+private struct NewFileAccess {
+    /// The permission bits with which the file is created, reduced by the umask.
+    var initialMode: FilePermissions
+    /// The exact permission bits; `nil` to leave them.
+    var mode: FilePermissions?
+    /// The access to the file that is replaced; `nil` to leave it.
+    var replaced: FileAccess?
 }

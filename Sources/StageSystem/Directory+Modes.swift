@@ -78,13 +78,6 @@ extension Directory {
         try file(reading: name)?.readAll(limit: limit)
     }
 
-    /// Returns the permission bits of the regular file `name`, without set-id bits, for a file that replaces it; `nil` if
-    /// there is none.
-    package func permissions(of name: FilePath.Component) throws(FileError) -> FilePermissions? {
-        guard let present = try status(FilePath(name)), present.kind == .file else { return nil }
-        return FilePermissions(rawValue: present.mode & 0o777)
-    }
-
     /// Returns the status of the directory itself.
     public func status() throws(FileError) -> FileStatus {
         guard let status = FileStatus(of: descriptor) else {

@@ -112,13 +112,7 @@ struct ManifestFile {
             // Servers distinguish versions by size and modification time in seconds, and need the permissions that the
             // publisher gave the file.
             let before = try directory.status(FilePath(component))?.modified
-            try directory.write(
-                document.json(),
-                to: component,
-                durably: true,
-                exactly: directory.permissions(of: component),
-                modifiedAfter: before
-            )
+            try directory.replace(document.json(), at: component, modifiedAfter: before)
         } catch {
             throw CommandFailure(output: error)
         }

@@ -137,6 +137,41 @@ struct ManifestEditTests: PublisherSuite {
         #expect(try directory.status("site/metadata/timestamp.json")?.mode == 0o660)
     }
 
+    /// Without the right to keep the owner and the group, root's own group gets no access.
+    @Test(.root("only root gives files to other users"), arguments: [true, false])
+    func aFileThatRootReplacesKeepsItsOwnerAndGroup(mayChangeOwners: Bool) async throws {
+        try await publish("site/a.tar")
+        let paths: [FilePath] = ["site/manifest.json", "site/a.tar"]
+        for path in paths {
+            let status = unsafe chown(directory.path.pushing(path).string, 61_234, 61_235)
+            try #require(status == 0)
+            try share(path)
+        }
+        var publisher = program
+        if !mayChangeOwners {
+            publisher.wrapper = [
+                "/usr/bin/setpriv", "--bounding-set=-chown", "--inh-caps=-chown",
+                try Program.path.string,
+            ]
+        }
+        try write("assets/one.txt", "two")
+        let options = "--recipe recipe.json --pack-version 1"
+        for command in [
+            "package recipe.json -o site/a.tar -q",
+            "manifest add site/manifest.json site/a.tar \(options)",
+        ] {
+            let words = command.split(separator: " ").map(String.init)
+            let ending = try await publisher.run(words)
+            #expect(ending.status == 0, "\(ending)")
+        }
+        for path in paths {
+            let status = try #require(try directory.status(path))
+            #expect(status.owner == (mayChangeOwners ? 61_234 : geteuid()), "\(path)")
+            #expect(status.group == (mayChangeOwners ? 61_235 : getegid()), "\(path)")
+            #expect(status.mode == (mayChangeOwners ? 0o660 : 0o600), "\(path)")
+        }
+    }
+
     @Test func aRemovalIsSigned() async throws {
         try await publish("site/a.tar")
         #expect(try await add("site/a.tar").status == 0)
