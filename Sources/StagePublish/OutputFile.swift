@@ -25,8 +25,13 @@ final class OutputFile {
         do throws(FileError) {
             directory = try Directory.open(above.isEmpty ? "." : above)
             try Self.check(name, in: directory, at: path)
-            replaced = try directory.fileAccess(of: name)
-            temporary = try TemporaryFile.make(for: name, in: directory)
+            let replaced = try directory.fileAccess(of: name)
+            self.replaced = replaced
+            temporary = try TemporaryFile.make(
+                for: name,
+                in: directory,
+                permissions: replaced?.initialMode ?? .file
+            )
         } catch {
             throw .file(error)
         }

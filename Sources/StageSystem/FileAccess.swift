@@ -10,8 +10,11 @@ package struct FileAccess: Equatable, Sendable {
     /// The group id of the file.
     package var group: UInt32
 
-    /// The permission bits of a new file before it has the group: no other group may write it.
-    var initialMode: FilePermissions { mode.subtracting([.groupWrite, .otherWrite]) }
+    /// The permission bits of a new file before it has the group: no other group may write it, and its owner may, to find out
+    /// later whether a process still does.
+    package var initialMode: FilePermissions {
+        mode.subtracting([.groupWrite, .otherWrite]).union(.ownerReadWrite)
+    }
 
     /// The permission bits without those of the group that others do not have.
     fileprivate var modeForAnyGroup: FilePermissions {
