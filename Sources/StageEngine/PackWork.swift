@@ -23,10 +23,7 @@ struct PackWork: Sendable {
     /// Stages the pack for a reason from a plan.
     func stage(_ reason: Plan.Reason, through publisher: Publisher) async -> StagingOutcome {
         // After a failure the archive stays for the next run, and other packs of this run stop waiting.
-        defer {
-            _ = endSharing()
-            reservations.release(pack.id)
-        }
+        defer { _ = endSharing() }
         await waitForSharedArchive()
         do throws(StageError) {
             let lock = try await lock()
@@ -75,10 +72,12 @@ struct PackWork: Sendable {
         return try await restoreKept(holding: lock).map(StagingOutcome.staged)
     }
 
-    /// Records that this pack does not need its archive any more, and returns whether no other pack of the run
-    /// does.
+    /// Records that this pack does not need its archive any more, nor the space for it, and returns whether no other pack of
+    /// the run needs the archive.
     private func endSharing() -> Bool {
-        pack.archive.map { sharing.end($0.digest, for: pack.id) } ?? true
+        // First: the packs that wait for the archive need space for their content beside it.
+        reservations.release(pack.id)
+        return pack.archive.map { sharing.end($0.digest, for: pack.id) } ?? true
     }
 
     private func isStaged() throws(StageError) -> Bool {
