@@ -23,8 +23,9 @@ extension TransferCoordinator {
             // Non-durable events that arrived during the read precede the durable events just read: no non-durable
             // event of a task follows its end.
             events += subscription.takeNonDurable()
-            // On a blocking thread: the user controls the directory and can make it slow.
-            events += try await withBlockingThread(of: user) { () throws(DaemonError) in
+            // On a blocking thread, since the user can make the directory slow. It waits for no mounted file system, so other
+            // users' files that do not respond must not delay it.
+            events += try await withBlockingThread { () throws(DaemonError) in
                 try files.located(kept, of: user)
             }
             subscription.cursor = kept.last?.sequence ?? session.record.last

@@ -60,7 +60,8 @@ extension TransferCoordinator {
     /// Removes finished downloads that the user has moved away from the count; returns whether there were any.
     func releaseMoved(of user: UInt32) async -> Bool {
         let (files, tasks) = (files, storage.finishedDownloads(of: user))
-        let gone = await withBlockingThread(of: user) {
+        // Waits for no mounted file system, so it does not count as a call that waits for one.
+        let gone = await withBlockingThread {
             // A file that cannot be checked still counts.
             tasks.filter { (try? files.hasFinished($0, user: user)) == false }
         }

@@ -163,6 +163,47 @@ struct CoordinatorTests {
         try await poll("the handler is not started") { await coordinator.hasLaunched(session) }
     }
 
+    private struct Progress {
+        var started = 0
+        var mayEnd = false
+        var events: [SessionEvent.Kind] = []
+    }
+
+    /// They occupy the eight threads that a user has for calls that wait for a file system.
+    @Test func filesThatCannotBeReadDelayNeitherEventsNorTheSearchForFiles() async throws {
+        let (coordinator, _, task) = try await makeCoordinator()
+        _ = try await coordinator.change(task, by: change(to: .cancelled), for: client)
+        let subscription = try await coordinator.attach(
+            "s",
+            after: nil,
+            launch: nil,
+            for: client
+        )
+        let user = client.user
+        let progress = ConditionVariable(Progress())
+        try await withThrowingDiscardingTaskGroup { group in
+            for _ in 0..<8 {
+                group.addTask {
+                    await withBlockingThread(of: user) {
+                        progress.change { $0.started += 1 }
+                        progress.wait { $0.mayEnd ? () : nil }
+                    }
+                }
+            }
+            // The group waits for its tasks on each exit.
+            defer { progress.change { $0.mayEnd = true } }
+            try await poll("the work does not start") { progress.withValue { $0.started } == 8 }
+            group.addTask {
+                _ = await coordinator.releaseMoved(of: user)
+                let events = try await coordinator.read(subscription)
+                progress.change { $0.events = events.map(\.kind) }
+            }
+            try await poll("the events are not read") {
+                progress.withValue { $0.events.contains(.cancelled) }
+            }
+        }
+    }
+
     /// A session that never had a client stays: its creator may repeat the request.
     @Test(arguments: [true, false])
     func aSessionThatItsClientHasLeftEndsWithTheRefusalOfItsStaging(
