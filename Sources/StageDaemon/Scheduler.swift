@@ -225,6 +225,8 @@ struct Scheduler {
             items[id]?.started = now
             decision.start.append(id)
         }
+        // On a full disk, no transfer yields: a date that has passed would fire the timer until there is space.
+        sliceEnd = nil
         if fullUntil == nil, let id = transferToPreempt(apart: Set(decision.start), at: now) {
             items[id]?.phase = .stopping
             decision.stop.append(id)
@@ -325,7 +327,6 @@ extension Scheduler {
     /// one once a transfer has run for ``Limits/slice``, so that servers which send a byte now and then do not keep
     /// other users waiting forever.
     private mutating func transferToPreempt(apart started: Set<Int64>, at now: Date) -> Int64? {
-        sliceEnd = nil
         let isSettled = active.allSatisfy { id in
             items[id].map { $0.phase == .running || !$0.isConnected } ?? true
         }

@@ -78,6 +78,19 @@ struct SchedulerTests {
         #expect(scheduler.nextDeadline == start + 600)
     }
 
+    /// A date that has passed would fire the timer again and again until the disk has space.
+    @Test func onAFullDiskNoUserWaitsForTheConnectionOfAnother() {
+        var scheduler = Scheduler(limits: .init(total: 1, perHost: 6, slice: 300))
+        scheduler.add(1, as: item(), at: start)
+        #expect(scheduler.decide(at: start).start == [1])
+        scheduler.add(2, as: item(user: 2, session: 2), at: start)
+        #expect(scheduler.decide(at: start) == .init())
+        #expect(scheduler.nextDeadline == start + 300)
+        scheduler.fullUntil = start + 315
+        #expect(scheduler.decide(at: start + 299) == .init(stop: [1]))
+        #expect(scheduler.nextDeadline == start + 315)
+    }
+
     @Test func aUserWhoHasAllConnectionsGivesOneUpForAnother() {
         var scheduler = Scheduler(limits: .init(total: 4, perHost: 6))
         for id in 1...4 as ClosedRange<Int64> { scheduler.add(id, as: item(user: 1), at: start) }
