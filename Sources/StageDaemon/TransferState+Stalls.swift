@@ -97,7 +97,10 @@ extension TransferState {
             return Self.stalls.contains(delay.kind) && !isSearching ? delay : nil
         }
         guard item.blocks.isEmpty else { return nil }
-        return scheduler.pendingReasons(of: id, at: now).first { Self.stalls.contains($0.kind) }
+        // The next decision of the scheduler ends a delay of the host whose date has passed.
+        return scheduler.pendingReasons(of: id, at: now).first { reason in
+            Self.stalls.contains(reason.kind) && reason.until.map { $0 > now } ?? true
+        }
     }
 
     /// Returns the failure of a task that does not wait for a reason, which has no problem if that is the one of the last attempt

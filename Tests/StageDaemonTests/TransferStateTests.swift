@@ -516,6 +516,21 @@ struct TransferStateTests {
         #expect(state.pendingReasons(of: 1, at: now) == reasons)
     }
 
+    @Test(arguments: [59, 60] as [Double])
+    func onlyADelayThatLastsFailsATaskThatDoesNotWait(date: Double) throws {
+        var state = state()
+        var task = FullTask(1, failsWithoutRetry: true)
+        task.record.earliest = now + date
+        state.scheduler.addHostDelay(of: "a", user: 1, until: now + 60, at: now)
+        try create([task], in: &state)
+        _ = state.runScheduler(at: now)
+        let failure = TransferFailure(.unreachable, reason: "the server has requested a delay")
+        let expected: [TransferState.Effect] =
+            date < 60
+            ? [.fail(1, failure)] : [.start(1, session: 1, acceptsAnyStatus: false)]
+        #expect(state.runScheduler(at: now + date) == expected)
+    }
+
     @Test func fullSpaceIsLookedForAgainUntilThereIsMore() {
         var state = state()
         state.waitForSpace(free: .mebibytes(2), at: now)
