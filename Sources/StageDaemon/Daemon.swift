@@ -49,7 +49,8 @@ package struct Daemon: Sendable {
     package func run(
         reloads: AsyncStream<DaemonConfiguration>
     ) async throws(DaemonError) {
-        let lock = DirectoryLock(try await lockState())
+        guard let stateLock = try await lockState() else { return }
+        let lock = DirectoryLock(stateLock)
         defer { lock.end() }
         let path = state.appending("journal.sqlite")
         let lastChange = Journal.lastChange(of: path)
@@ -98,8 +99,10 @@ package struct Daemon: Sendable {
     /// Takes the lock of the state directory; waits for two seconds at most, and longer for a daemon that is ending.
     ///
     /// If a daemon is killed while it starts a handler, the handler's process may hold the lock for a moment longer.
-    private func lockState() async throws(DaemonError) -> FileLock {
-        // Also `nil` if this task was cancelled, which ends the daemon anyway.
+    ///
+    /// - Returns: The lock; `nil` if the task was cancelled meanwhile.
+    /// - Throws: ``DaemonError`` if another daemon holds the lock.
+    private func lockState() async throws(DaemonError) -> FileLock? {
         guard let lock = try await TransferFiles.lock(state, within: .seconds(2)) else {
             return try await lockStateOfEndingDaemon()
         }
@@ -110,10 +113,14 @@ package struct Daemon: Sendable {
     ///
     /// A daemon that ends waits for handlers and workers, some 15 seconds at most. Its successor may be started before it has
     /// ended, and by a program that does not try again.
-    private func lockStateOfEndingDaemon() async throws(DaemonError) -> FileLock {
+    ///
+    /// - Returns: The lock; `nil` if the task was cancelled meanwhile.
+    /// - Throws: ``DaemonError`` if another daemon holds the lock.
+    private func lockStateOfEndingDaemon() async throws(DaemonError) -> FileLock? {
         let isEnding = TransferFiles.lockHolder(of: state)?.isEnding ?? false
         if isEnding { logger.notice("Waiting for the end of another daemon") }
         guard isEnding, let lock = try await TransferFiles.lock(state, within: .seconds(30)) else {
+            if Task.isCancelled { return nil }
             let holder = TransferFiles.lockHolder(of: state)
             throw .alreadyRunning(state, process: holder.flatMap { $0.isDaemon ? $0.process : nil })
         }

@@ -198,6 +198,26 @@ struct LaunchTests {
         #expect(try await daemon.end() == 0)
     }
 
+    @Test func aDaemonThatWaitsForTheEndOfAnotherCanBeEnded() async throws {
+        try await start(delay: 600, lease: 600, handler: peer.handler("hang"))
+        try await daemon.download(server.url("/a"))
+        try await peer.wait(for: "child")
+        daemon.send(SIGTERM)
+        let lock = daemon.state.appending("lock")
+        try await poll("the daemon does not end") { try text(of: lock).contains("ending") }
+        let next = DaemonProcess(in: daemon.directory)
+        defer { next.abandon() }
+        try next.launch()
+        try await poll("the next daemon does not wait") {
+            // On a busy machine, the first daemon may have ended before. An error means that no daemon answers yet.
+            let status = try? daemon.client.answer(to: .status, timeout: .seconds(5))
+            return try daemon.said().contains("Waiting for the end of another daemon")
+                || status?.process == next.process.map { Int($0) }
+        }
+        #expect(try await next.kill(SIGTERM) == 0)
+        #expect(try await daemon.end() == 0)
+    }
+
     @Test func aHandlerThatAsksForTimeGetsIt() async throws {
         // The handler must request more time before its time limit, which counts from its launch.
         try await start(lease: 20, handler: peer.handler("extend", "45"))
