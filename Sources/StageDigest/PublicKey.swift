@@ -132,7 +132,9 @@ import CCrypto
             throw .unreadable(expected: expected)
         }
         let input = MemoryBIO(holding: Array(text.utf8))
-        guard let key = unsafe PEM_read_bio_PUBKEY(input.bio, nil, nil, nil) else {
+        // Without this callback OpenSSL would ask on the terminal for the passphrase of an encrypted text.
+        let read = unsafe PEM_read_bio_PUBKEY(input.bio, nil, { _, _, _, _ in -1 }, nil)
+        guard let key = unsafe read else {
             ERR_clear_error()
             throw .unreadable(expected: expected)
         }

@@ -1,4 +1,6 @@
+import Glibc
 import StageDigest
+import SystemPackage
 import Testing
 
 @Suite struct SignatureTests {
@@ -115,6 +117,33 @@ import Testing
     )
     func keysOfOtherKindsAreRefused(text: String, scheme: SignatureScheme, error: KeyError) {
         #expect(throws: error) { _ = try PublicKey(text, scheme: scheme) }
+    }
+
+    /// A key on the curve P-256 that is encrypted with the passphrase 'secret' (RFC 1421, section 4.6).
+    static let encrypted = """
+        -----BEGIN PUBLIC KEY-----
+        Proc-Type: 4,ENCRYPTED
+        DEK-Info: AES-128-CBC,000102030405060708090A0B0C0D0E0F
+
+        7x2BKY9r0Uwt22boTjtsRgfixYNe1m5h6JMe6dh/6543+FrZQzqzXPIJCwxCUQ7P
+        /pAmVJRky89PnNBe4w86O524M7mSBTYaFvZMm8pFIwLIlhiIXnET/thyAHFyQfXO
+        -----END PUBLIC KEY-----
+        """
+
+    /// A repository's metadata must not make a command wait for a passphrase, nor ask a person for one.
+    @Test func noPassphraseIsAskedForAPublicKey() async {
+        await #expect(processExitsWith: .success) {
+            // Without a terminal, OpenSSL reads passphrases from standard input.
+            _ = setsid()
+            let (reading, writing) = try FileDescriptor.pipe()
+            _ = try writing.writeAll("secret\n".utf8)
+            _ = try reading.duplicate(as: .standardInput)
+            try writing.close()
+            let error = #expect(throws: KeyError.self) {
+                _ = try PublicKey(SignatureTests.encrypted, scheme: .ecdsaP256)
+            }
+            try #require(error == SignatureTests.unreadable)
+        }
     }
 
     /// An X25519 key of zeros, in the encoding of RFC 8410, section 7.
