@@ -1,3 +1,4 @@
+import StageArchive
 public import StageContainer
 import StageDigest
 import StageIndex
@@ -54,10 +55,24 @@ public enum ContentListing {
     ///   - digests: The source of the digests.
     /// - Returns: The figures of the content: of the files and links on disk for both sources, and the number of listed
     ///   directories.
-    /// - Throws: ``FileError`` if the content cannot be read or the listing cannot be written.
+    /// - Throws: ``StageError/content(_:)`` for an entry that packs must not contain, if the files are the source;
+    ///   ``StageError/container(_:)`` if the content cannot be read or the listing cannot be written.
     static func write(
         for area: StagingArea,
         digests: DigestSource
+    ) throws(StageError) -> ContentFigures {
+        var check = UnpackedEntryCheck()
+        let figures = try StageError.wrapping { () throws(FileError) in
+            try write(for: area, digests: digests, with: &check)
+        }
+        try StageError.wrapping { () throws(ArchiveError) in try check.finish() }
+        return figures
+    }
+
+    private static func write(
+        for area: StagingArea,
+        digests: DigestSource,
+        with check: inout UnpackedEntryCheck
     ) throws(FileError) -> ContentFigures {
         let file = try area.directory.file(updating: FilePath(name))
         try file.truncate(to: 0)
@@ -67,7 +82,7 @@ public enum ContentListing {
         switch digests {
         case .files:
             var buffer = makeBuffer()
-            try forEachLine(in: area.content, at: ".", using: &buffer) {
+            try forEachLine(in: area.content, at: ".", using: &buffer, with: &check) {
                 line,
                 size throws(FileError) in
                 if let size { figures.add(size) } else { directoryCount += 1 }
@@ -121,7 +136,10 @@ public enum ContentListing {
         var expected = Set(listing.split(separator: UInt8(ascii: "\n")))
         var unexpected: [ArraySlice<UInt8>] = []
         var buffer = makeBuffer()
-        try forEachLine(in: content, at: ".", using: &buffer) { line, _ throws(FileError) in
+        var check = UnpackedEntryCheck.none
+        try forEachLine(in: content, at: ".", using: &buffer, with: &check) {
+            line,
+            _ throws(FileError) in
             let bytes = Array(line.utf8)[...]
             if expected.remove(bytes) == nil { unexpected.append(bytes) }
         }
@@ -192,29 +210,34 @@ public enum ContentListing {
         return Dictionary(lines) { first, _ in first }
     }
 
-    /// Calls `take` with the line of the directory and of every entry below it.
+    /// Calls `take` with the line of the directory and of every entry below it that `check` accepts.
     ///
     /// The size is `nil` for directories, which do not count as files of a pack.
     private static func forEachLine(
         in directory: Directory,
         at path: String,
         using buffer: inout [UInt8],
+        with check: inout UnpackedEntryCheck,
         _ take: (String, ByteCount?) throws(FileError) -> Void
     ) throws(FileError) {
         try take("d\t\(String(try directory.status().mode, radix: 8))\t\(path)", nil)
         let prefix = path == "." ? "" : path + "/"
         for entry in try directory.entries() {
             let path = prefix + entry.path.string
+            guard check.accepts(entry, at: path) else { continue }
             switch entry.kind {
             case .directory:
                 if let below = try directory.directory(entry.path) {
-                    try forEachLine(in: below, at: path, using: &buffer, take)
+                    try forEachLine(in: below, at: path, using: &buffer, with: &check, take)
                 }
             case .link:
-                try take("l\t\(try directory.link(entry.name) ?? "")\t\(path)", .zero)
+                let target = try directory.linkBytes(entry.name) ?? []
+                check.addLink(path, to: target)
+                try take("l\t\(String(decoding: target, as: UTF8.self))\t\(path)", .zero)
             case .file:
                 guard let file = try directory.file(reading: entry.path) else { continue }
                 let status = try file.status()
+                check.add(mode: status.mode, of: path)
                 grow(&buffer, for: status.size)
                 let digest = try Digest(of: file, using: &buffer)
                 let mode = String(status.mode, radix: 8)

@@ -23,8 +23,8 @@ struct PublishablePack: ~Copyable, Sendable {
     /// Compares the content of a staging area with the figures that the manifest declares, writes the listing, and adds the
     /// number of directories to the record.
     ///
-    /// Counts the files on disk: the process that unpacks an archive is not trusted, and a resumed area may
-    /// contain other files.
+    /// Counts the files on disk, and checks unpacked entries by the rules for packs: the process that unpacks an archive is
+    /// not trusted, and a resumed area may contain other files.
     static func check(
         _ area: StagingArea,
         as record: StagedPack,
@@ -36,13 +36,13 @@ struct PublishablePack: ~Copyable, Sendable {
         async let writing: Result<Void, FileError> =
             writesAhead ? synchronize(area.content) : .success(())
         let listing = await withBlockingThread {
-            Result { () throws(FileError) in try ContentListing.write(for: area, digests: digests) }
+            Result { () throws(StageError) in
+                try ContentListing.write(for: area, digests: digests)
+            }
         }
         let written = await writing
-        let found = try StageError.wrapping { () throws(FileError) in
-            try written.get()
-            return try listing.get()
-        }
+        try StageError.wrapping { () throws(FileError) in try written.get() }
+        let found = try listing.get()
         try declared.check(actual: found)
         var complete = record
         complete.directoryCount = found.directoryCount ?? 0

@@ -1,3 +1,4 @@
+import Glibc
 import StageArchive
 import StageContainer
 import StageEngine
@@ -94,22 +95,8 @@ struct ContentSourceTests {
     @Test(arguments: Source.allCases)
     func aFileInTheAreaThatTheSourceDoesNotHaveIsRefused(source: Source) async throws {
         _ = try await offer(source)
-        let staging = world.root.path.appending("container/staging")
-        let isPlanted = Mutex(false)
-        let outcome = try await world.stage { event in
-            guard case .unpacked = event else { return }
-            let isFirst = isPlanted.withLock { isPlanted in
-                defer { isPlanted = true }
-                return !isPlanted
-            }
-            guard isFirst else { return }
-            do {
-                let area = try #require(try Directory.open(staging).entries().first)
-                let content = staging.appending(area.name).appending("content")
-                try Directory.open(content).write([1, 2], to: "planted", durably: false)
-            } catch {
-                Issue.record(error)
-            }
+        let outcome = try await stage { content in
+            try content.write([1, 2], to: "planted", durably: false)
         }
         var actual = figures
         actual.fileCount += 1
@@ -118,6 +105,95 @@ struct ContentSourceTests {
         #expect(outcome == .failed(error))
         try expectNothingStaged()
         _ = try await expectStaged()
+    }
+
+    /// Stages the pack, and changes its staged content once while the archive is unpacked.
+    private func stage(
+        changing change: @escaping @Sendable (_ content: Directory) throws -> Void
+    ) async throws -> StagingOutcome {
+        let staging = world.root.path.appending("container/staging")
+        let isChanged = Mutex(false)
+        return try await world.stage { event in
+            guard case .unpacked = event else { return }
+            let isFirst = isChanged.withLock { isChanged in
+                defer { isChanged = true }
+                return !isChanged
+            }
+            guard isFirst else { return }
+            do {
+                let area = try #require(try Directory.open(staging).entries().first)
+                try change(try Directory.open(staging.appending(area.name).appending("content")))
+            } catch {
+                Issue.record(error)
+            }
+        }
+    }
+
+    /// An entry that a compromised decoder can create, and that packs must not contain.
+    enum Planted: CaseIterable {
+        case linkOutside, linkThroughAnother, linkThatIsNotText, lineBreak, nameThatIsNotText
+        case fifo, setUserID, depth
+
+        /// The entry that the error names.
+        var entry: String {
+            switch self {
+            case .linkThroughAnother: "out"
+            case .lineBreak: "x\ny"
+            case .nameThatIsNotText: "x\u{FFFD}"
+            case .depth: Array(repeating: "x", count: 33).joined(separator: "/")
+            default: "x"
+            }
+        }
+
+        /// The number of files that it adds.
+        var fileCount: Int {
+            switch self {
+            case .linkThroughAnother: 2
+            case .depth: 0
+            default: 1
+            }
+        }
+
+        func plant(in content: Directory) throws {
+            switch self {
+            case .linkOutside: try content.createLink("x", to: "/etc/passwd")
+            case .linkThroughAnother:
+                try content.createLink("up", to: "e/..")
+                try content.createLink("out", to: "up/../x")
+            case .linkThatIsNotText:
+                let target: [CChar] = [0x61, CChar(truncatingIfNeeded: 0xFF), 0]
+                let path = content.path.appending("x")
+                let status = unsafe path.withPlatformString { unsafe symlink(target, $0) }
+                try #require(status == 0)
+            case .lineBreak: _ = try content.file(creating: FilePath("x\ny"))
+            case .nameThatIsNotText:
+                let name: [CChar] = [0x78, CChar(truncatingIfNeeded: 0xFF), 0]
+                _ = try content.file(creating: FilePath(platformString: name))
+            case .fifo:
+                let path = content.path.appending("x")
+                let status = unsafe path.withPlatformString { unsafe mkfifo($0, 0o644) }
+                try #require(status == 0)
+            case .setUserID:
+                try content.file(creating: "x").setMode(FilePermissions(rawValue: 0o4755))
+            case .depth:
+                var directory = content
+                for _ in 0..<33 { directory = try directory.makeDirectory("x") }
+            }
+        }
+    }
+
+    @Test(arguments: Planted.allCases)
+    func anEntryThatOnlyACompromisedDecoderCreatesIsRefused(planted: Planted) async throws {
+        var pack = try await offer(.archive)
+        pack.fileCount += planted.fileCount
+        pack.directoryCount = nil
+        try world.serve(offering: pack)
+        let outcome = try await stage { try planted.plant(in: $0) }
+        guard case .failed(.content(.notAllowed(let entry, _))) = outcome else {
+            throw Failure(text: "\(outcome)")
+        }
+        #expect(entry == planted.entry)
+        try expectNothingStaged()
     }
 
     /// Another process has staged from a newer manifest since the plan was made; or the publisher has reset the revision, and the
