@@ -39,8 +39,9 @@ struct ZipEntry {
         compressedSize = try bytes.number(at: position + 20, count: 4)
         size = try bytes.number(at: position + 24, count: 4)
         offset = try bytes.number(at: position + 42, count: 4)
-        let isUnix = [3, 19].contains(try bytes.number(at: position + 5, count: 1))
-        let mode = isUnix ? try bytes.number(at: position + 40, count: 2) : 0
+        let system = try bytes.number(at: position + 5, count: 1)
+        let attributes = try bytes.number(at: position + 38, count: 4)
+        let mode = [3, 19].contains(system) ? attributes >> 16 : 0
         isLink = mode & 0o170000 == 0o120000
         let extra = try bytes.bytes(at: position + 46 + nameLength, count: Int(extraLength))
         try apply(ZipExtra(extra, of: name), numbers: [\.size, \.compressedSize, \.offset])
@@ -48,6 +49,10 @@ struct ZipEntry {
         try checkName(nameBytes)
         if unicodeName != nil { try checkName(statedName) }
         try checkKind(mode)
+        // An entry of MS-DOS has no mode, and states in its attributes that it is a directory.
+        let isDirectory = mode & 0o170000 == 0o040000 || system == 0 && attributes & 0x10 != 0
+        let hasSlash = [nameBytes, statedName].contains { $0.last == UInt8(ascii: "/") }
+        if isDirectory || hasSlash { try checkNoContent() }
     }
 
     /// Reads the local header, and returns the byte range of the entry in the file.
@@ -204,6 +209,18 @@ struct ZipEntry {
         }
     }
 
+    /// Checks that a directory has no content: libarchive ignores it, and other implementations make a file of it.
+    private func checkNoContent() throws(ArchiveError) {
+        guard size != 0 else { return }
+        throw .notAllowed(
+            entry: name.clipped,
+            ValueError(
+                expected: "a directory without content",
+                found: "one of \(size.quantity(of: "byte"))"
+            )
+        )
+    }
+
     private func disagreement(_ what: String) -> ArchiveError {
         .damaged(
             entry: name.clipped,
@@ -239,6 +256,15 @@ struct ZipExtra {
                 unicodeName = Array(field)
             case 0x0001, 0x7075:
                 throw .damaged(entry: name.clipped, "an extra field occurs twice")
+            case 0x6C78:
+                // libarchive's own field for local headers ('xl'), whose mode would replace the checked one.
+                throw .notAllowed(
+                    entry: name.clipped,
+                    ValueError(
+                        expected: "a mode in the central directory alone",
+                        found: "extra field 0x6C78"
+                    )
+                )
             default:
                 break
             }

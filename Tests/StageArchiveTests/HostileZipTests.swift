@@ -41,6 +41,11 @@ import Testing
         ("link that is compressed", entry(mode: 0o120777) { $0.method = 8 }),
         ("a name with a zero", entry { $0.name = [0x61, 0, 0x62] }),
         ("a name that is not UTF-8", entry { $0.name = [0x61, 0xFF] }),
+        ("a link in the local header alone", entry { $0.localMode = 0o120777 }),
+        ("a file in both headers, as libarchive states it", entry { $0.localMode = 0o100644 }),
+        ("a directory with content", entry(mode: 0o040755)),
+        ("a directory with content by its name", entry("a/")),
+        ("one by its Unicode name", entry { $0.unicodeName = Array("a/".utf8) }),
     ]
 
     @Test(arguments: disallowed)

@@ -28,6 +28,8 @@ package struct ZipBuilder: Sendable {
         package var unicodeName: [UInt8]?
         /// The version of the Unicode path field; 1 is the only one.
         package var unicodeVersion: UInt8 = 1
+        /// The mode in an 'xl' field (0x6C78) of the local header; `nil` for no field.
+        package var localMode: UInt32?
         /// Makes the central directory point to the first entry's local header.
         package var sharesFirst = false
 
@@ -71,7 +73,7 @@ package struct ZipBuilder: Sendable {
         header += little(Int(entry.localMethod ?? entry.method), 2) + little(0x21_0000, 4)
         let numbers = little(sum, 4) + little(size, 4) + little(size, 4)
         header += entry.hasDescriptor ? [UInt8](repeating: 0, count: 12) : numbers
-        let extra = extra(entry)
+        let extra = extra(entry) + mode(entry)
         header += little(name.count, 2) + little(extra.count, 2) + name + extra + entry.content
         return entry.hasDescriptor ? header + little(0x0807_4B50, 4) + numbers : header
     }
@@ -93,6 +95,13 @@ package struct ZipBuilder: Sendable {
         guard let name = entry.unicodeName else { return [] }
         return little(0x7075, 2) + little(5 + name.count, 2) + [entry.unicodeVersion]
             + little(Int(checksum(of: entry.name)), 4) + name
+    }
+
+    /// The 'xl' field with the version and the attributes of an entry.
+    private static func mode(_ entry: Entry) -> [UInt8] {
+        guard let mode = entry.localMode else { return [] }
+        return little(0x6C78, 2) + little(7, 2) + [0b101] + little(3 << 8 | 20, 2)
+            + little(Int(mode) << 16, 4)
     }
 
     private static func little(_ number: Int, _ count: Int) -> [UInt8] {
