@@ -63,20 +63,14 @@ private struct HeadersDocument: JSONReadable {
     var headers: [String: String] = [:]
 
     init(reading node: JSONNode) throws(ManifestError) {
-        let members = try JSONMembers(node, keyedBy: JSONName.self)
-        for name in members.names {
-            headers[name] = try members.string(JSONName(stringValue: name))
+        // Each member is looked at once: an extension may send a hundred thousand.
+        for (name, member) in try node.members() {
+            guard let text = member.string else {
+                throw member.fault(ValueError(expected: "a string", found: member.value.noun))
+            }
+            headers[name] = text
         }
     }
-}
-
-/// Arbitrary member name.
-struct JSONName: CodingKey {
-    var stringValue: String
-    var intValue: Int? { nil }
-
-    init(stringValue: String) { self.stringValue = stringValue }
-    init?(intValue: Int) { nil }
 }
 
 extension ExtensionDownload {

@@ -67,6 +67,23 @@ import Testing
         }
     }
 
+    /// An answer of the maximum size, whose headers were looked up among all others before.
+    @Test(.timeLimit(.minutes(1))) func manyHeadersAreReadInLinearTime() throws {
+        var file = ExtensionURLDownload(
+            identifier: "news",
+            url: "https://cdn.example.com/news.json",
+            fileSize: 1,
+            applicationGroup: Bench.group
+        )
+        for number in 0..<90_000 { file.headers[String(number, radix: 36)] = "" }
+        let answer = ExtensionAnswer.downloads([.url(file)])
+        let json = answer.json()
+        #expect(json.count > 800_000)
+        let message = try messages()[0]
+        let found = try ExtensionAnswer(json: json, to: message)
+        #expect(found == answer)
+    }
+
     @Test func aMessageCutShortIsNeverOne() throws {
         for message in try messages() {
             let json = message.json().dropLast()
@@ -124,6 +141,11 @@ import Testing
         (
             #"{"downloads":[{"identifier":"a","url":"https://a/b","fileSize":"1"}]}"#,
             "downloads[0].fileSize: expected a whole number, found a string"
+        ),
+        (
+            #"{"downloads":[{"identifier":"a","url":"https://a/b","fileSize":1,"#
+                + #""applicationGroup":"a","headers":{"X":1}}]}"#,
+            "downloads[0].headers.X: expected a string, found 1"
         ),
         (
             #"{"downloads":[{"identifier":"a","url":"https://a/b","fileSize":1}]}"#,
