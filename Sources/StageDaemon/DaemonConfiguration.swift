@@ -56,17 +56,26 @@ package struct DaemonConfiguration: Equatable, Sendable {
     /// Reads a configuration file.
     ///
     /// - Throws: ``DaemonError/configuration(_:_:)`` if the file cannot be read, is not a JSON object, or has a
-    ///   member that is unknown or out of range, or if the certificate authorities cannot be read.
+    ///   member that is unknown or out of range, if the certificate authorities cannot be read, or, for root, if other
+    ///   users can change the file.
     package init(contentsOf path: FilePath) throws(DaemonError) {
         let bytes: [UInt8]
+        var writer: String?
         do throws(FileError) {
-            bytes = try File.open(readingRegular: path).readAll(limit: 1 << 20)
+            let file = try File.open(readingRegular: path)
+            let status = try file.status()
+            if let reason = status.foreignWriter {
+                writer = "\(reason): run '\(status.commandsForOwner(of: path))'"
+            }
+            bytes = try file.readAll(limit: 1 << 20)
         } catch {
             let fault =
                 error.isNotRegularFile
                 ? "expected a regular file" : "it cannot be read: \(error.errno)"
             throw .configuration(path, fault)
         }
+        // It names the proxies and the certificate authorities for the requests of all users.
+        if let writer, UserIdentity.current.user == 0 { throw .configuration(path, writer) }
         try self.init(json: bytes, path: path)
         guard let certificateAuthorities else { return }
         do throws(FileError) {

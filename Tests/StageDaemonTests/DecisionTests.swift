@@ -457,6 +457,28 @@ struct DaemonConfigurationTests {
         }
     }
 
+    /// The file names the proxies and the certificate authorities for the requests of all users.
+    @Test(arguments: [0o664, 0o646] as [CInterop.Mode])
+    func rootRefusesAFileThatOthersCanChange(mode: CInterop.Mode) throws {
+        let directory = try TemporaryDirectory.required()
+        try directory.write(
+            Array("{}".utf8),
+            to: "c.json",
+            durably: false,
+            exactly: FilePermissions(rawValue: mode)
+        )
+        let path = directory.path.appending("c.json")
+        guard UserIdentity.current.user == 0 else {
+            #expect(try DaemonConfiguration(contentsOf: path) == DaemonConfiguration())
+            return
+        }
+        let error = #expect(throws: DaemonError.self) {
+            try DaemonConfiguration(contentsOf: path)
+        }
+        let words = "its owner alone can write, found mode 0\(String(mode, radix: 8)): run 'chmod"
+        #expect("\(try #require(error))".contains(words))
+    }
+
     @Test func aFileThatIsNotThereIsTold() throws {
         let path = try TemporaryDirectory.required().path.appending("none.json")
         #expect(
