@@ -6,13 +6,13 @@ extension Directory {
     /// Returns the space of the file system that this process may still use.
     public func freeSpace() throws(FileError) -> FreeSpace {
         let status = try fileSystem()
-        return status.space(blocks: status.f_bavail, files: status.f_favail)
+        return FreeSpace(blocks: status.f_bavail, files: status.f_favail, of: status)
     }
 
     /// Returns the total bytes and files of the file system, used and free.
     public func totalSpace() throws(FileError) -> FreeSpace {
         let status = try fileSystem()
-        return status.space(blocks: status.f_blocks, files: status.f_files)
+        return FreeSpace(blocks: status.f_blocks, files: status.f_files, of: status)
     }
 
     /// `true` if a hard link to a file takes no space for the file's content, as on most file systems; `false` also if the
@@ -26,19 +26,22 @@ extension Directory {
     }
 }
 
-extension statvfs {
-    /// Converts numbers of blocks and files of this file system to bytes and files.
-    func space(blocks: fsblkcnt_t, files: fsfilcnt_t) -> FreeSpace {
-        let (bytes, overflows) = UInt64(blocks).multipliedReportingOverflow(by: UInt64(f_frsize))
-        return FreeSpace(
+extension FreeSpace {
+    /// Converts numbers of blocks and files of a file system to bytes and files.
+    init(blocks: fsblkcnt_t, files: fsfilcnt_t, of status: statvfs) {
+        let (bytes, overflows) = UInt64(blocks)
+            .multipliedReportingOverflow(by: UInt64(status.f_frsize))
+        self.init(
             bytes: overflows ? .max : Int64(clamping: bytes),
-            files: hasLimitOfFiles ? Int64(clamping: files) : nil
+            files: status.hasLimitOfFiles ? Int64(clamping: files) : nil
         )
     }
+}
 
+extension statvfs {
     /// `false` if the file system reports no files, as Btrfs, or more free ones than it has, or a number that no disk can hold:
     /// CephFS reports 2^64 - 1 free files, and the 9P of WSL a million of 999.
-    private var hasLimitOfFiles: Bool {
+    fileprivate var hasLimitOfFiles: Bool {
         f_files != 0 && f_favail <= f_files && f_favail < 1 << 62
     }
 }

@@ -32,9 +32,9 @@ struct FileStatusTests {
         var status = statvfs()
         status.f_frsize = 4096
         (status.f_files, status.f_favail) = (row.all, row.free)
-        let free = status.space(blocks: 2, files: row.free)
+        let free = FreeSpace(blocks: 2, files: row.free, of: status)
         #expect(free == FreeSpace(bytes: 8192, files: row.counted))
-        #expect(status.space(blocks: 2, files: row.all).files == row.total)
+        #expect(FreeSpace(blocks: 2, files: row.all, of: status).files == row.total)
     }
 
     @Test(arguments: [(0, 0), (-1, 0), (.min, 0), (.max, .max)] as [(Int, Int64)])
