@@ -232,8 +232,15 @@ extension PartialFile {
             // First, so that a crash leaves no file beside the one that the record names.
             state.withLock { $0 = State(isRecorded: isRecorded, lastGeneration: last) }
             if old.record != nil { try directory.remove(component("part.\(last)")) }
-            if isRecorded { try write(record, durably: false) }
-            let content = Content(try emptyFile("part.\(record.generation)"))
+            let place = "part.\(record.generation)"
+            if isRecorded {
+                // Bytes that an earlier process left there would count if this one ended after writing the record.
+                if try directory.status(Self.path(name, suffix: place))?.kind == .file {
+                    try directory.remove(component(place))
+                }
+                try write(record, durably: false)
+            }
+            let content = Content(try emptyFile(place))
             state.withLock {
                 $0 = State(
                     record: record,

@@ -44,6 +44,15 @@ struct PartialFileTests {
         #expect(try names == [])
     }
 
+    /// The record cannot be written, which has the same result as the end of the process before that.
+    @Test func bytesWithoutARecordAreRemovedBeforeANewRecordNamesTheirFile() throws {
+        let part = try open()
+        try place.directory.write([1, 2, 3], to: "pack.part.1", durably: false)
+        try place.directory.createDirectory("pack.state", permissions: .privateDirectory)
+        #expect(throws: FileError.self) { try begin(part, isRecorded: true) }
+        #expect(try names == ["pack.state"])
+    }
+
     /// An entity tag and the target of a redirect may each fill the head of a response.
     @Test func aLongRecordIsReadAsItWasWritten() throws {
         let part = try open()
