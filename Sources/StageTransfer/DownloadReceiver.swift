@@ -22,6 +22,8 @@ final class DownloadReceiver: ExchangeReceiver {
     private var content: PartialFile.Content?
     /// Final size of the file, if known.
     private var total: Int64?
+    /// End of the range in the head of a 206.
+    private var rangeEnd: Int64?
     private var position: Int64 = 0
     private var overlapEnd: Int64 = 0
     private var reported: Int64 = 0
@@ -89,6 +91,7 @@ final class DownloadReceiver: ExchangeReceiver {
 
     private func resume(_ head: ResponseHead, from start: Int64) throws(TransferError) {
         total = rules.size ?? rules.partialTotal
+        if case .bytes(let range, _) = head.contentRange { rangeEnd = range.upperBound + 1 }
         try permit(start)
         do throws(FileError) {
             try part.rebind(
@@ -155,15 +158,9 @@ final class DownloadReceiver: ExchangeReceiver {
                 return false
             }
             let rest = body.extracting(known...)
-            let room = (total ?? .max) - position
-            guard rest.count <= room else {
-                failure = .permanent(
-                    .wrongSize(
-                        url: url.display,
-                        expected: ByteCount(position + room),
-                        actual: nil
-                    )
-                )
+            let end: Int64 = rangeEnd ?? total ?? .max
+            guard rest.count <= end - position else {
+                try refuseExcess(beyond: end)
                 return false
             }
             if !rest.isEmpty { try append(rest, to: content) }
@@ -172,6 +169,24 @@ final class DownloadReceiver: ExchangeReceiver {
             failure = .local(error)
             return false
         }
+    }
+
+    /// Ends an exchange whose body has bytes beyond the announced or requested end.
+    ///
+    /// Without a known digest, the bytes before them are discarded: the file could have the size of the content, and a later
+    /// download would take it for complete.
+    private func refuseExcess(beyond end: Int64) throws(TransferError) {
+        if rangeEnd == nil {
+            let error = TransferError.wrongSize(
+                url: url.display,
+                expected: ByteCount(end),
+                actual: nil
+            )
+            failure = .permanent(error)
+        } else {
+            failure = .distrustRanges("206 with more bytes than its range")
+        }
+        if !rules.hasKnownDigest { try part.remove() }
     }
 
     /// Asks the caller whether the file may grow beyond `position`.

@@ -65,6 +65,33 @@ import Testing
         if size > 0 { #expect(events.all.last == .received(ByteCount(size))) }
     }
 
+    /// The first bytes of longer content have the expected size, and no digest tells that they are not all of it.
+    @Test func aBodyLongerThanTheExpectedSizeLeavesNoBytes() async throws {
+        server.answer("/pack", with: .content(Self.old).chunked())
+        var request = request()
+        request.size = ByteCount(Self.size - 1)
+        let part = try open()
+        let error = await failure(of: request, to: part, .single)
+        let expected = TransferError.wrongSize(
+            url: server.url("/pack"),
+            expected: ByteCount(Self.size - 1),
+            actual: nil
+        )
+        #expect(error == expected)
+        #expect(part.length == .zero)
+        #expect(try open().length == .zero)
+    }
+
+    @Test func aPartWithMoreBytesThanItsRangeIsNotAppended() async throws {
+        try await interrupt()
+        let range = "bytes \(Self.half)-\(Self.half + 9)/\(Self.size)"
+        let long = Answer.content(Self.old).chunked().field("Content-Range", range)
+        server.answer("/pack", with: long, .content(Self.new))
+        let events = Events()
+        _ = try await receive(Self.new, events)
+        #expect(events.restarts == [.unreliableRanges("206 with more bytes than its range")])
+    }
+
     @Test func theTotalIsKnownOnceTheServerSaidIt() async throws {
         try await interrupt()
         #expect(try open().total == ByteCount(Self.size))
