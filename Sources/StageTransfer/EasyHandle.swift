@@ -206,6 +206,8 @@ private struct Options {
         ]
         if let file = configuration.certificateAuthorities {
             texts.append((CURLOPT_CAINFO, file.string))
+            // libcurl verifies a proxy with authorities of its own.
+            texts.append((CURLOPT_PROXY_CAINFO, file.string))
         }
         // An empty string stands for all codings that libcurl was built with.
         if request.decodesContent { texts.append((CURLOPT_ACCEPT_ENCODING, "")) }

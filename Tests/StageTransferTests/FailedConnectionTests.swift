@@ -204,6 +204,13 @@ import Testing
                 == "the certificate of the proxy 127.0.0.1:\(front.port) is not signed by an "
                 + "authority that this machine trusts"
         )
+        // The authorities of the configuration apply to proxies, too.
+        configuration.certificateAuthorities = front.certificate
+        #expect(
+            await detail(of: "https://a.invalid/a", configuration)
+                == "the proxy 127.0.0.1:\(front.port) refused a connection to a.invalid:443 "
+                + "(status 404)"
+        )
     }
 
     /// libcurl's result code, `errno` and message, with the resulting message.
