@@ -313,7 +313,7 @@ extension LiveTransfer.State {
         report.challenge = response.map { TransferResponse($0) }
         report.challengeBody = AttemptReport.body(body)
         report.hasTransientStatus =
-            response.map { ResponseSummary.transientStatuses.contains($0.status) } ?? false
+            response.map { ResponseSummary.isTransient($0.status) } ?? false
         report.isLocked = response?.status == 423
         report.metrics = attempt(ended: ended)
         return report

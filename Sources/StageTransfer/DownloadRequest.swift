@@ -74,7 +74,8 @@ public struct DownloadRequest: Sendable {
     /// The body of an error comes from the first mirror that sends one, replaces the partial file, and is never
     /// resumed; `verify` is not called for it, and ``size`` does not apply.
     public var acceptsErrorResponses = false
-    /// `true` if, with ``acceptsErrorResponses``, the statuses 408, 425, 429, 500, 502, 503 and 504 are content, too.
+    /// `true` if, with ``acceptsErrorResponses``, the statuses 408, 425, 429, 500, 502, 503, 504 and 5xx that are not registered
+    /// are content, too.
     ///
     /// Otherwise they cause another attempt, unless the request must not be sent twice or the server asks for a delay
     /// of at least ``RetryPolicy/maximumRetryAfter``.

@@ -191,7 +191,7 @@ struct MultipartUpload {
         _ answer: ResponseHead,
         from url: TransferURL
     ) -> ResumableUpload.Action {
-        guard ResponseSummary.transientStatuses.contains(answer.status), !acceptsTransientResponses
+        guard ResponseSummary.isTransient(answer.status), !acceptsTransientResponses
         else { return .deliver }
         let error = TransferError.refused(
             url: url.display,

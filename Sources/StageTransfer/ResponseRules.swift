@@ -115,7 +115,7 @@ struct ResponseRules: Equatable, Sendable {
         case 301, 302, 303, 307, 308: redirection(head)
         case 416 where offset > 0:
             isProof(head) ? .complete : .restart
-        case _ where ResponseSummary.transientStatuses.contains(head.status):
+        case _ where ResponseSummary.isTransient(head.status):
             isContent(head)
                 ? finalRefusal(head) : .retry(status: head.status, after: head.retryDelay)
         case 404, 410:
@@ -173,7 +173,7 @@ struct ResponseRules: Equatable, Sendable {
     func judgeUpload(_ head: ResponseHead, mayRepeat: Bool) -> Decision {
         switch head.status {
         case 307, 308: redirection(head)
-        case _ where ResponseSummary.transientStatuses.contains(head.status):
+        case _ where ResponseSummary.isTransient(head.status):
             mayRepeat && !isLong(head.retryDelay)
                 ? .retry(status: head.status, after: head.retryDelay) : .begin
         case 511: .portal

@@ -13,8 +13,17 @@ public struct ResponseSummary: Equatable, Sendable {
     /// Connection that the response came over, if libcurl made it.
     public var connection: ConnectionSummary?
 
-    /// Statuses of temporary failures (RFC 9110, section 15; RFC 6585; RFC 8470).
-    package static let transientStatuses: Set<Int> = [408, 425, 429, 500, 502, 503, 504]
+    /// Returns whether a status is that of a temporary failure (RFC 9110, section 15; RFC 6585; RFC 8470).
+    ///
+    /// An unregistered 5xx status counts as 500 (RFC 9110, section 15): content delivery networks have some for a server that
+    /// they cannot reach.
+    package static func isTransient(_ status: Int) -> Bool {
+        let isServerError = (500..<600).contains(status) && !lastingServerErrors.contains(status)
+        return isServerError || [408, 425, 429].contains(status)
+    }
+
+    /// Registered 5xx statuses that another attempt would receive again.
+    private static let lastingServerErrors: Set<Int> = [501, 505, 506, 507, 508, 510, 511]
 
     /// Creates a summary from its parts.
     public init(url: String, status: Int, fields: [HeaderField], redirects: Int) {

@@ -378,8 +378,7 @@ extension ResumableUpload {
     private mutating func forget() { (resource, url, sent) = (nil, nil, 0) }
 
     private func isTransient(_ answer: ResponseHead) -> Bool {
-        ResponseSummary.transientStatuses.contains(answer.status)
-            && !settings.acceptsTransientResponses
+        ResponseSummary.isTransient(answer.status) && !settings.acceptsTransientResponses
     }
 
     /// Decides about a 423 response: another request, possibly an interrupted one, still locks the resource.

@@ -137,7 +137,7 @@ extension TransferError {
 
     private static func advice(forStatus status: Int) -> RetryAdvice {
         switch status {
-        case _ where ResponseSummary.transientStatuses.contains(status): .soon
+        case _ where ResponseSummary.isTransient(status): .soon
         case 401, 403, 404, 407, 410: .afterCorrection
         default: .never
         }

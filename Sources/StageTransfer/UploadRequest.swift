@@ -35,7 +35,7 @@ public struct UploadRequest: Sendable {
     ///
     /// A request that is not idempotent is sent again only if no response came and not all of the body was sent. A
     /// `PUT` is sent again whenever no response came; with `true` here, any request is, and also after the responses
-    /// 408, 425, 429, 500, 502, 503 and 504.
+    /// 408, 425, 429, 500, 502, 503, 504 and 5xx that are not registered.
     public var isIdempotent: Bool?
     /// `true` if those responses end the upload even if ``isIdempotent`` is `true`.
     ///

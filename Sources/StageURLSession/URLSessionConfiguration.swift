@@ -179,17 +179,17 @@ open class URLSessionConfiguration: NSObject, NSCopying, @unchecked Sendable {
     ///
     /// By default such a response completes the transfer without an error, as on Apple's systems: a download's file
     /// is the body of the response. Before that, a background session repeats downloads and idempotent requests after
-    /// the statuses 408, 425, 429, 500, 502, 503 and 504, up to five times in about a minute. With `true`, it repeats
-    /// downloads after those until ``timeoutIntervalForResource`` has passed. A download with ``DownloadContent`` always
-    /// fails. Not part of Apple's class.
+    /// the statuses 408, 425, 429, 500, 502, 503, 504 and 5xx that are not registered, up to five times in about a minute. With
+    /// `true`, it repeats downloads after those until ``timeoutIntervalForResource`` has passed. A download with
+    /// ``DownloadContent`` always fails. Not part of Apple's class.
     public var failsOnErrorStatus: Bool {
         get { settings.failsOnErrorStatus }
         set { settings.failsOnErrorStatus = newValue }
     }
 
     /// `true` if all requests of a background session are idempotent (RFC 9110, section 9.2.2): then a request is
-    /// repeated after a temporary failure with any method, also after the responses 408, 425, 429, 500, 502, 503 and
-    /// 504.
+    /// repeated after a temporary failure with any method, also after the responses 408, 425, 429, 500, 502, 503, 504 and 5xx
+    /// that are not registered.
     ///
     /// By default the method decides, and no upload is sent again after a response. A session in this process repeats
     /// none. Not part of Apple's class.

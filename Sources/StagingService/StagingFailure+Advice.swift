@@ -128,7 +128,7 @@ extension StagingFailure {
     private static func outcome(of error: TransferError) -> Outcome {
         switch error {
         case .unreachable: (.transferFailed, .checkNetwork, .later)
-        case .refused(_, let status, _) where ResponseSummary.transientStatuses.contains(status):
+        case .refused(_, let status, _) where ResponseSummary.isTransient(status):
             (.transferFailed, .runAgainLater, retryAdvice(after: error))
         case .refused(_, let status, _):
             (.transferRefused, advice(forStatus: status), retryAdvice(after: error))

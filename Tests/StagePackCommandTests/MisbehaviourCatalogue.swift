@@ -118,7 +118,7 @@ extension Misbehaviour {
         }
 
     /// Statuses of a server that may have the file later.
-    private static let transient: Set<Int> = [408, 425, 429, 500, 502, 503, 504]
+    private static let transient: Set<Int> = [408, 425, 429, 500, 502, 503, 504, 522, 599]
 
     private static let statuses: [Misbehaviour] =
         [
@@ -126,7 +126,8 @@ extension Misbehaviour {
             406,
             407, 408, 409, 410, 411, 412, 413, 414, 415, 416, 417, 418, 421, 422, 423, 424, 425,
             426,
-            428, 429, 431, 451, 500, 501, 502, 503, 504, 505, 507, 508, 510, 599, 600, 999,
+            428, 429, 431, 451, 500, 501, 502, 503, 504, 505, 506, 507, 508, 510, 522,
+            599, 600, 999,
         ].map { status in
             .answers(
                 "answers with \(status)",

@@ -139,7 +139,7 @@ import Testing
         #expect(events.responses.map(\.status) == [status])
     }
 
-    @Test(arguments: [408, 425, 429, 500, 502, 503, 504])
+    @Test(arguments: [408, 425, 429, 500, 502, 503, 504, 522])
     func aFailureThatPassesIsNoContent(status: Int) async throws {
         server.answer("/pack", with: refusal(status), .content(Self.content))
         var request = request()

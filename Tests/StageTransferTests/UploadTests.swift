@@ -180,7 +180,7 @@ import Testing
     }
 
     @Test(
-        arguments: [408, 425, 429, 500, 502, 503, 504],
+        arguments: [408, 425, 429, 500, 502, 503, 504, 522],
         [UploadRequest.Method.post, .put, .patch]
     )
     func whatWasAnsweredIsNotSentAgain(status: Int, method: UploadRequest.Method) async throws {
@@ -194,7 +194,7 @@ import Testing
         expectBodies([[1]])
     }
 
-    @Test(arguments: [408, 425, 429, 500, 502, 503, 504])
+    @Test(arguments: [408, 425, 429, 500, 502, 503, 504, 522])
     func anAnswerThatPassesIsTriedAgainWhereTheClientSaysSo(status: Int) async throws {
         let content = noise(1 << 16)
         let passing = answer(status).field("Retry-After", "0")

@@ -59,7 +59,7 @@ extension CommandFailure {
 
     /// Creates the failure of a transfer of the daemon, with the status that a command's own transfer has for that reason.
     init(_ failure: TransferFailure) {
-        let isTransient = failure.status.map(ResponseSummary.transientStatuses.contains) ?? false
+        let isTransient = failure.status.map { ResponseSummary.isTransient($0) } ?? false
         let (status, retryAdvice): (ExitStatus, RetryAdvice) =
             switch failure.kind {
             case .unreachable, .timedOut, .untrusted, .cannotResume: (.transferFailed, .later)
