@@ -38,7 +38,8 @@ public struct AcceptedManifest: Equatable, Sendable {
     public let manifest: Manifest
     /// The record that a container stores for the manifest.
     public let record: StoredManifest
-    /// `true` if the text equals that of the manifest that was stored before, from one of the same URLs.
+    /// `true` if the manifest that was stored before, from one of the same URLs, has the same text, URL after redirects and
+    /// entity tag, so that it need not be stored again.
     public let isUnchanged: Bool
     /// `true` if signed metadata names the manifest: it, and the content that it names by digest, may then use
     /// any transport.
@@ -163,7 +164,7 @@ extension ManifestSource {
 extension Stager {
     /// Fetches the manifest, and checks that it is well formed and acceptable.
     ///
-    /// If `stored` came from one of the URLs, the request is conditional on its entity tag. If the source has
+    /// If `stored` came from one of the URLs, the request to that URL is conditional on its entity tag. If the source has
     /// signed metadata, each URL is that of a repository, and the verified metadata is recorded in
     /// ``ManifestSource/trust``; the caller stores its state, also after an error.
     ///
@@ -192,6 +193,7 @@ extension Stager {
         request.isRevalidated = true
         if let record = before?.record, source.urls.contains(record.url) {
             request.entityTag = record.entityTag
+            request.entityTagURL = record.resolvedURL
         }
         request.report = { event in
             if let event = StagingEvent(event) { report(event) }
@@ -277,10 +279,14 @@ private final class ManifestAcceptor: Sendable {
         guard ManifestTrust.isAcceptable(document.url) else {
             throw .manifestRefused(url: document.url.withoutUser, .insecure)
         }
-        // A manifest from another URL is stored again: the URLs in it are relative to its own URL.
+        // A manifest from another URL is stored again: the URLs in it are relative to its own URL. So is one with another
+        // entity tag, by which the next request is conditional.
         let isUnchanged =
-            record.text == before?.record.text
-            && before.map { source.urls.contains($0.record.url) } ?? false
+            before.map { before in
+                source.urls.contains(before.record.url) && record.text == before.record.text
+                    && record.resolvedURL == before.record.resolvedURL
+                    && record.entityTag == before.record.entityTag
+            } ?? false
         return try AcceptedManifest(record, isUnchanged: isUnchanged)
     }
 }

@@ -11,6 +11,12 @@ public struct FetchRequest: Sendable {
     /// Strong entity tag of the version that the caller already has; the server then sends the document only if
     /// it differs.
     public var entityTag: String?
+    /// URL, after redirects, of the response that had ``entityTag``.
+    ///
+    /// Other URLs do not receive the tag; `nil` sends it to all. An entity tag is unique to one resource (RFC 9110, section
+    /// 8.8.3). If another mirror confirmed it, the URLs in the document would remain relative to the first one, which may be
+    /// gone.
+    public var entityTagURL: String?
     /// `true` if the document changes under its URL, so that a cache has to ask the server whether its version is current.
     ///
     /// Caches otherwise answer for days from their storage, also that a version is current (RFC 9111, section 4.2.2).

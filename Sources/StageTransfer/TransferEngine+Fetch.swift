@@ -133,13 +133,11 @@ extension TransferEngine {
         for request: FetchRequest,
         content: inout FetchedContent
     ) async throws(TransferError) -> TransferStateMachine.Outcome {
-        let tag = request.entityTag.flatMap { Validator.isStrong($0) ? $0 : nil }
         var rules = ResponseRules(
             limit: request.limit.rawValue,
-            expectedKind: request.expectedKind,
-            isConditional: tag != nil
+            expectedKind: request.expectedKind
         )
-        var fields = rules.fields + (tag.map { ["If-None-Match: \($0)"] } ?? [])
+        var fields = rules.fields
         if request.isRevalidated { fields.append("Cache-Control: max-age=0") }
         if request.isWhole, let part = request.part { rules.size = part.total }
         if !request.isWhole, let range = request.part?.range {
@@ -155,6 +153,8 @@ extension TransferEngine {
         )
         while true {
             rules.hasInsecureHostChange = redirects.hasInsecureHostChange
+            let tag = request.conditionTag(at: redirects)
+            rules.isConditional = tag != nil
             let receiver = FetchReceiver(
                 request,
                 redirects: redirects,
@@ -164,7 +164,7 @@ extension TransferEngine {
             let exchange = Exchange(
                 ExchangeRequest(
                     url: redirects.url,
-                    fields: fields,
+                    fields: fields + (tag.map { ["If-None-Match: \($0)"] } ?? []),
                     priority: request.priority,
                     mayAuthenticate: redirects.isAtOrigin
                 ),
@@ -213,6 +213,21 @@ extension TransferEngine {
 }
 
 extension FetchRequest {
+    /// Returns the entity tag for the current URL of a redirect chain; `nil` if the request to it is not conditional.
+    ///
+    /// After redirects, queries are not compared, since they may be signatures.
+    fileprivate func conditionTag(at redirects: RedirectChain) -> String? {
+        guard let entityTag, Validator.isStrong(entityTag) else { return nil }
+        guard let entityTagURL else { return entityTag }
+        // A URL that cannot be read is that of no request.
+        guard let known = try? TransferURL(entityTagURL) else { return nil }
+        let url = redirects.url
+        let isSame =
+            redirects.steps == 0
+            ? known.display == url.display : known.resource == url.resource
+        return isSame ? entityTag : nil
+    }
+
     /// Returns the request for the rest of its range; `nil` for all of it.
     fileprivate func narrowed(to rest: Range<Int64>?) -> FetchRequest {
         guard let part, let rest, rest != part.range else { return self }

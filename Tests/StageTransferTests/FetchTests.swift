@@ -49,6 +49,30 @@ import Testing
         #expect(other != .notModified)
     }
 
+    /// Another mirror may have the same entity tag for another version, and relative URLs in the document lead elsewhere there.
+    @Test func anEntityTagIsSentOnlyToTheResourceOfItsDocument() async throws {
+        server.answer("/manifest", with: .redirect(to: "/real"))
+        server.answer("/real", with: .content(Self.document).tagged("\"7\""))
+        server.answer("/other", with: .content([1]).tagged("\"7\""))
+        let same = try await fetch {
+            $0.entityTag = "\"7\""
+            $0.entityTagURL = server.url("/real")
+        }
+        #expect(same == .notModified)
+        let other = try await fetch {
+            $0.mirrors = [server.url("/other")]
+            $0.entityTag = "\"7\""
+            $0.entityTagURL = server.url("/real")
+        }
+        let expected = FetchedDocument(
+            bytes: [1],
+            entityTag: "\"7\"",
+            url: server.url("/other")
+        )
+        #expect(other == .document(expected))
+        #expect(server.requests.map { $0["if-none-match"] } == [nil, "\"7\"", nil])
+    }
+
     @Test(.alone, arguments: [false, true])
     func aShortDocumentMayArriveMoreSlowlyThanLargeContent(isChunked: Bool) async throws {
         let document = noise(3000)
