@@ -86,6 +86,7 @@ extension FetchRequest {
         guard case .bytes(let range, let total) = head.contentRange,
             range == part.range.lowerBound...part.range.upperBound - 1,
             total ?? part.total == part.total, head.encoding == nil, head.lengthFault == nil,
+            !head.hasSeveralParts,
             head.bodyLength ?? Int64(part.range.count) == Int64(part.range.count)
         else { return .distrustRanges("206 of another range") }
         return .begin

@@ -52,12 +52,17 @@ struct ResponseHead: Equatable, Sendable {
         contentType == "text/html" || contentType == "application/xhtml+xml"
     }
 
+    /// `true` if the body consists of several parts, each with a head of its own (RFC 9110, section 14.6): no request asks for
+    /// several ranges.
+    var hasSeveralParts: Bool { contentType == "multipart/byteranges" }
+
     /// Content coding of the body, if there is one.
     var encoding: String? {
-        guard let contentEncoding, !["", "identity"].contains(contentEncoding.lowercased()) else {
-            return nil
+        guard let contentEncoding else { return nil }
+        let isCoded = contentEncoding.split(separator: ",").contains { coding in
+            !["", "identity"].contains(coding.trimmingBlanks.lowercased())
         }
-        return contentEncoding
+        return isCoded ? contentEncoding : nil
     }
 
     /// Delay that the server asks for, up to 24 hours, from either form of `Retry-After`; a date counts from the
@@ -79,21 +84,31 @@ struct ResponseHead: Equatable, Sendable {
         fields.append(HeaderField(name: String(name.trimmingBlanks), value: value()))
         // Comparing lengths first avoids most comparisons of text.
         switch (name.utf8.count, name.lowercased()) {
-        case (4, "date"): date = value()
-        case (4, "etag"): entityTag = value()
+        case (4, "date"): date = single(value(), after: date)
+        case (4, "etag"): entityTag = single(value(), after: entityTag)
         case (8, "location"): location = value()
         case (11, "retry-after"): retryAfter = value()
         case (12, "content-type"):
             contentType = value().lowercased().split(separator: ";").first.map {
                 String($0.trimmingBlanks)
             }
-        case (13, "last-modified"): lastModified = value()
-        case (13, "content-range"): contentRange = ContentRange(value())
+        case (13, "last-modified"): lastModified = single(value(), after: lastModified)
+        case (13, "content-range"):
+            let range = ContentRange(value())
+            contentRange = contentRange == nil || contentRange == range ? range : .malformed
         case (14, "content-length"): readLength(text.trimmingBlanks)
-        case (16, "content-encoding"): contentEncoding = value()
+        case (16, "content-encoding"):
+            // A list, which may have several lines (RFC 9110, section 5.3).
+            contentEncoding = contentEncoding.map { "\($0), \(value())" } ?? value()
         case (17, "transfer-encoding"): hasTransferEncoding = true
         default: break
         }
+    }
+
+    /// Returns the value of a field that a response has once; the text is empty, and so not usable, if an earlier line has
+    /// another value.
+    private func single(_ value: String, after earlier: String?) -> String {
+        earlier == nil || earlier == value ? value : ""
     }
 
     /// Parses a `Content-Length`, which may be repeated with equal values (RFC 9110, section 8.6).

@@ -184,7 +184,7 @@ struct ResponseRules: Equatable, Sendable {
     /// Decides about a 206 response.
     private func judgePart(_ head: ResponseHead) -> Decision {
         guard offset > 0 else { return .refuse(status: head.status) }
-        guard case .bytes(let range, let total) = head.contentRange else {
+        guard case .bytes(let range, let total) = head.contentRange, !head.hasSeveralParts else {
             if let encoding = head.encoding {
                 return .distrustRanges("content encoding \(encoding)")
             }

@@ -175,7 +175,10 @@ import Testing
     }
 
     /// A mirror without range support must not hide one with it.
-    @Test(arguments: [Answer.content(noise(1000)).ignoringRanges(), .status(501)])
+    @Test(arguments: [
+        Answer.content(noise(1000)).ignoringRanges(), .status(501),
+        .content(noise(1000, seed: 9)).field("Content-Type", "multipart/byteranges; boundary=x"),
+    ])
     func aRangeComesFromAMirrorThatHasRanges(first: Answer) async throws {
         server.answer("/whole", with: first)
         server.answer("/manifest", with: .content(noise(1000)))
