@@ -187,28 +187,35 @@ extension TransferEngine {
         for request: FetchRequest
     ) throws(TransferError) -> FetchedContent {
         let limit = request.limit
+        let bytes: [UInt8]
+        let size: Int64
         do throws(FileError) {
             let file = try File.open(readingRegular: FilePath(url.path))
-            var bytes: [UInt8]
+            size = try file.status().size
             if let range = request.part?.range {
-                bytes = [UInt8](repeating: 0, count: range.count)
-                let count = try file.read(into: &bytes, at: range.lowerBound)
-                bytes.removeLast(bytes.count - count)
+                bytes = try file.read(count: range.count, at: range.lowerBound)
             } else {
                 bytes = try file.readAll(limit: Int(limit.rawValue))
             }
-            if let take = request.take {
-                take(.began(offset: request.part?.range.lowerBound ?? 0))
-                request.receiveWindow?.add(bytes.count)
-                take(.bytes(bytes))
-                bytes = []
-            }
-            return .document(FetchedDocument(bytes: bytes, url: url.display))
         } catch  where error.errno == .fileTooLarge {
             throw .unacceptable(url: url.display, .size(limit: limit))
         } catch {
             throw TransferError(reading: url, error)
         }
+        if let part = request.part, bytes.count < part.range.count {
+            throw .wrongSize(
+                url: url.display,
+                expected: ByteCount(part.total),
+                actual: ByteCount(size)
+            )
+        }
+        guard let take = request.take else {
+            return .document(FetchedDocument(bytes: bytes, url: url.display))
+        }
+        take(.began(offset: request.part?.range.lowerBound ?? 0))
+        request.receiveWindow?.add(bytes.count)
+        take(.bytes(bytes))
+        return .document(FetchedDocument(bytes: [], url: url.display))
     }
 }
 

@@ -194,6 +194,24 @@ import Testing
         #expect(document.bytes == Array(noise(1000)[10..<20]))
     }
 
+    @Test func aRangeThatAFileDoesNotHaveComesFromAnotherMirror() async throws {
+        let place = try TemporaryDirectory()
+        let content = noise(1000)
+        try place.directory.write(Array(content[..<15]), to: "short", durably: false)
+        server.answer("/manifest", with: .content(content))
+        let mirrors = ["file://\(place.directory.path)/short", server.url("/manifest")]
+        let result = try await fetch {
+            $0.mirrors = mirrors
+            $0.part = (10..<20, 1000)
+        }
+        let expected = FetchedDocument(
+            bytes: Array(content[10..<20]),
+            entityTag: Answer.content(content).entityTag,
+            url: mirrors[1]
+        )
+        #expect(result == .document(expected))
+    }
+
     /// The caller needs this error: it may then request the whole content from that mirror.
     @Test(arguments: [Answer.status(404), .dropped])
     func theErrorOfAMirrorWithoutRangesTakesPrecedence(other: Answer) async throws {
