@@ -149,10 +149,8 @@ struct ManifestEditTests: PublisherSuite {
         }
         var publisher = program
         if !mayChangeOwners {
-            publisher.wrapper = [
-                "/usr/bin/setpriv", "--bounding-set=-chown", "--inh-caps=-chown",
-                try Program.path.string,
-            ]
+            publisher.wrapper =
+                ["/usr/bin/setpriv", "--bounding-set=-chown", "--inh-caps=-chown"] + program.wrapper
         }
         try write("assets/one.txt", "two")
         let options = "--recipe recipe.json --pack-version 1"

@@ -5,7 +5,7 @@ import SystemPackage
 import Testing
 
 /// The start of programs of root before `main`: libraries read variables when they are loaded.
-@Suite(.directory, .root("only root believes less"))
+@Suite(.directory, .root("only root accepts less"))
 struct ProgramStartTests {
     /// The programs that root runs.
     private static let programs: [FilePath.Component] = ["stagepack", "stagepackd"]

@@ -108,7 +108,7 @@ struct WithdrawnFetchTests {
         }
     }
 
-    @Test(.otherThanRoot("root believes no socket of an environment"))
+    @Test(.otherThanRoot("root accepts no socket from its environment"))
     func aCancelledFetchOfTheEngineEndsInTheDaemon() async throws {
         let gate = Gate()
         let world = try await StagingWorld(.archive, sending: .held(gate))
