@@ -57,6 +57,14 @@ package struct AvailableSpace: Equatable, Sendable {
         return nil
     }
 
+    /// Returns the larger number of bytes and of inodes of two values; a number is unknown if one of the two is.
+    func larger(_ other: Self) -> Self {
+        var larger = Self.unknown
+        if let bytes, let others = other.bytes { larger.bytes = max(bytes, others) }
+        if let inodes, let others = other.inodes { larger.inodes = max(inodes, others) }
+        return larger
+    }
+
     /// Reserves space for content, after evictions have freed some.
     mutating func take(_ usage: FileSystemUsage, freeing freed: FileSystemUsage = .zero) {
         bytes = bytes.map { $0 + freed.bytes - usage.bytes }

@@ -109,13 +109,17 @@ extension IndexSource {
         let held = try await StageError.blocking { () throws(ContainerError) in
             try container.reader.downloadedSizes()[digest] ?? .zero
         }
-        let free = try await StageError.blocking { () throws(FileError) in
-            try area.directory.freeSpace()
+        let reservations = work.reservations
+        let snapshot = try await StageError.blocking {
+            () throws(FileError) -> SpaceReservations.Snapshot in
+            try reservations.snapshot { () throws(FileError) in
+                AvailableSpace(try area.directory.freeSpace())
+            }
         }
         let remaining = max(.zero, size - held)
         let usage = content + FileSystemUsage(bytes: remaining, inodes: Planner.inodesOfRecords)
-        guard AvailableSpace(free).shortage(for: usage) == nil,
-            work.reservations.reserve(usage, for: work.pack.id)
+        guard snapshot.free.shortage(for: usage) == nil,
+            reservations.reserve(usage, for: work.pack.id, at: snapshot)
         else { return nil }
         return remaining
     }

@@ -72,11 +72,11 @@ struct PackWork: Sendable {
         return try await restoreKept(holding: lock).map(StagingOutcome.staged)
     }
 
-    /// Records that this pack does not need its archive any more, nor the space for it, and returns whether no other pack of
+    /// Records that this pack does not need its archive any more, nor any more space, and returns whether no other pack of
     /// the run needs the archive.
     private func endSharing() -> Bool {
         // First: the packs that wait for the archive need space for their content beside it.
-        reservations.release(pack.id)
+        reservations.end(pack.id)
         return pack.archive.map { sharing.end($0.digest, for: pack.id) } ?? true
     }
 

@@ -9,7 +9,8 @@ extension Stager {
     ///
     /// Fetches the index of each indexed pack to stage, or the delta to it from the staged version. Writes
     /// nothing to disk. A pack keeps its upper bound if its index cannot be fetched, or if the container holds
-    /// parts of it already.
+    /// parts of it already. If there is not enough space for the archives of all packs, the first ones in the order of the plan
+    /// get it.
     ///
     /// - Parameters:
     ///   - plan: The plan.
@@ -27,13 +28,22 @@ extension Stager {
         for entry in plan.entries { choices[entry.pack.id] = entry.transfer }
         let packs = plan.entries.filter { $0.transfer != nil }.map(\.pack)
         let reservations = SpaceReservations(available, for: plan.entries)
-        let estimates = await withIndexes(of: packs, from: manifest) {
-            [choices] fetch -> TransferEstimate? in
+        let transfer: @Sendable (IndexFetch) async -> TransferEstimate? = { [choices] fetch in
             let id = fetch.fetching.pack.id
             guard let choice = choices[id] else { return nil }
             let available = reservations.available(for: id)
             // If the fetch fails, the entry of the plan stays as it was.
             return try? await fetch.estimate(choice, in: reader, available: available)
+        }
+        var estimates = await withIndexes(of: packs, from: manifest, transfer)
+        let withoutSpace = packs.filter { pack in
+            guard estimates[pack.id]?.choice.way == .archive, let size = choices[pack.id]?.archive
+            else { return false }
+            return !reservations.reserve(pack.usage(byArchiveOf: size), for: pack.id)
+        }
+        // The packs before them have the space for their archives.
+        for (id, estimate) in await withIndexes(of: withoutSpace, from: manifest, transfer) {
+            estimates[id] = estimate
         }
         var plan = plan
         for index in plan.entries.indices {
@@ -73,10 +83,7 @@ extension IndexFetch {
             try IndexSource.Base(base.lease)
         }
         let archive = choice.archive.flatMap { size -> ByteCount? in
-            let download = FileSystemUsage(bytes: size, inodes: Planner.inodesOfRecords)
-            guard available.shortage(for: pack.contentUsageByArchive + download) == nil else {
-                return nil
-            }
+            guard available.shortage(for: pack.usage(byArchiveOf: size)) == nil else { return nil }
             // The choice of a first installation includes the delta of the index.
             return held == nil ? size - (reference.fileTableDelta?.size ?? .zero) : size
         }
@@ -86,5 +93,12 @@ extension IndexFetch {
             patch: choice.patch,
             available: available
         )
+    }
+}
+
+extension Pack {
+    /// Returns the most disk space, and the inodes, of an archive of some bytes, and of the content that is made from it.
+    fileprivate func usage(byArchiveOf size: ByteCount) -> FileSystemUsage {
+        contentUsageByArchive + FileSystemUsage(bytes: size, inodes: Planner.inodesOfRecords)
     }
 }

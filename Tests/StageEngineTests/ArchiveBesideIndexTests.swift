@@ -109,13 +109,51 @@ struct ArchiveBesideIndexTests {
         let (first, second) = (try PackID("levels"), try PackID("other"))
         try world.serve(as: [first, second])
         world.plannedSpace = [second: ByteCount(1 << 60)]
+        let chosen = try await chosenWays(of: [first, second])
+        #expect(chosen == [first: .objects, second: .archive])
+    }
+
+    /// The plan has all of the disk for the first pack, which ends before the second one chooses.
+    @Test func anArchiveTakesTheSpaceThatAnEndedPackDidNotUse() async throws {
+        try await world.publish(Self.tree(), archive: true)
+        let (first, second) = (try PackID("levels"), try PackID("other"))
+        try world.serve(as: [first, second])
+        world.plannedSpace = [first: ByteCount(1 << 60)]
+        let chosen = try await chosenWays(of: [first, second])
+        #expect(chosen == [first: .archive, second: .archive])
+    }
+
+    /// Stages packs, and returns the last choice of each.
+    private func chosenWays(of ids: [PackID]) async throws -> [PackID: TransferChoice.Way] {
         let ways = Mutex<[PackID: TransferChoice.Way]>([:])
-        let outcomes = try await world.stage([first, second]) { id, event in
+        let outcomes = try await world.stage(ids) { id, event in
             if case .chose(let choice) = event { ways.withLock { $0[id] = choice.way } }
         }
-        #expect(outcomes.count == 2)
-        let chosen = ways.withLock(\.self)
-        #expect(chosen == [first: .objects, second: .archive])
+        #expect(outcomes.count == ids.count)
+        return ways.withLock(\.self)
+    }
+
+    /// With space for one archive beside the content of both packs, the first pack of the plan gets it.
+    @Test func aPlanGivesTheSpaceForAnArchiveOnce() async throws {
+        try await world.publish(Self.tree(), archive: true)
+        let (first, second) = (try PackID("levels"), try PackID("other"))
+        try world.serve(as: [first, second])
+        let pack = try #require(world.pack)
+        let archive = try #require(pack.archive?.size)
+        let manifest = Manifest(
+            application: try ApplicationID("net.example.game"),
+            revision: 1,
+            packs: [pack]
+        )
+        let content = Planner(manifest: manifest).space(for: pack)
+        let needed = Planner.reserve + content + content
+        // The directories of an unpacked archive, and the difference of its index, are less than half of it.
+        let one = needed + ByteCount(archive.rawValue * 3 / 2)
+        let ways = try await world.estimate([first, second], freeSpace: one)
+        #expect(ways == [first: .archive, second: .objects])
+        let both = needed + ByteCount(archive.rawValue * 3)
+        let more = try await world.estimate([first, second], freeSpace: both)
+        #expect(more == [first: .archive, second: .archive])
     }
 
     /// The directories exist twice until the files of the archive have been moved.

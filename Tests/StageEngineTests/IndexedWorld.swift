@@ -226,18 +226,30 @@ final class IndexedWorld {
         freeSpace: ByteCount,
         freeInodes: Int? = nil
     ) async throws -> TransferChoice.Way? {
-        let container = try Container.make(root.path.appending(name))
         let id = try PackID("levels")
+        return try await estimate([id], in: name, freeSpace: freeSpace, freeInodes: freeInodes)[id]
+    }
+
+    /// Plans packs of the manifest with some free space and free inodes, and returns the planned transfers.
+    func estimate(
+        _ ids: [PackID],
+        in name: String = "container",
+        freeSpace: ByteCount,
+        freeInodes: Int? = nil
+    ) async throws -> [PackID: TransferChoice.Way] {
+        let container = try Container.make(root.path.appending(name))
         return try await withStager(try options, logger: logger) { stager in
             let manifest = try await stager.manifest(from: source, stored: nil)
             let planner = try Planner(manifest: manifest.manifest, container: container)
             let plan = await stager.estimate(
-                planner.plan(for: .packs([id])),
+                planner.plan(for: .packs(Set(ids))),
                 of: manifest,
                 in: container.reader,
                 available: AvailableSpace(bytes: freeSpace, inodes: freeInodes)
             )
-            return plan.entries.first?.transfer?.way
+            var ways: [PackID: TransferChoice.Way] = [:]
+            for entry in plan.entries { ways[entry.pack.id] = entry.transfer?.way }
+            return ways
         }
     }
 

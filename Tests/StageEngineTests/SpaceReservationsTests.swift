@@ -68,6 +68,49 @@ struct SpaceReservationsTests {
         #expect(reservations.reserve(usage(150, 10), for: first))
     }
 
+    /// The free space at a time, beside the reserve.
+    private func snapshot(
+        of reservations: SpaceReservations,
+        bytes: Int,
+        inodes: Int
+    ) throws -> SpaceReservations.Snapshot {
+        try reservations.snapshot {
+            AvailableSpace(
+                bytes: Planner.reserve + ByteCount(bytes),
+                inodes: AvailableSpace.reservedInodes + inodes
+            )
+        }
+    }
+
+    /// The first pack has used 20 bytes and 2 inodes of those that the plan has for it.
+    @Test func unusedSpaceOfAnEndedPackIsFree() throws {
+        let reservations = reservations(bytes: 50, inodes: 100)
+        let before = try snapshot(of: reservations, bytes: 230, inodes: 118)
+        #expect(!reservations.reserve(usage(151, 10), for: second, at: before))
+        reservations.end(first)
+        // The pack may have written more after this was read.
+        #expect(!reservations.reserve(usage(151, 10), for: second, at: before))
+        #expect(!reservations.reserve(usage(151, 10), for: second))
+        let after = try snapshot(of: reservations, bytes: 230, inodes: 118)
+        #expect(!reservations.reserve(usage(231, 10), for: second, at: after))
+        #expect(!reservations.reserve(usage(230, 119), for: second, at: after))
+        // A second end releases nothing.
+        reservations.end(first)
+        #expect(reservations.reserve(usage(230, 118), for: second, at: after))
+    }
+
+    /// What the plan has for a pack that has not ended is not free, whatever it has used.
+    @Test func plannedContentOfRunningPacksIsNotFree() throws {
+        let reservations = reservations(bytes: 50, inodes: 100)
+        let third = try PackID("third")
+        reservations.end(second)
+        let now = try snapshot(of: reservations, bytes: 250, inodes: 120)
+        #expect(!reservations.reserve(usage(151, 0), for: third, at: now))
+        #expect(reservations.reserve(usage(150, 0), for: third, at: now))
+        #expect(!reservations.reserve(usage(101, 10), for: first, at: now))
+        #expect(reservations.reserve(usage(100, 10), for: first, at: now))
+    }
+
     @Test func everythingFitsIfTheFreeSpaceIsUnknown() {
         let reservations = SpaceReservations(.unknown, for: [entry(first)])
         let all = usage(1 << 60, 1 << 60)
