@@ -59,7 +59,7 @@ struct SpaceReservationsTests {
         #expect(!reservations.reserve(needed, for: first))
     }
 
-    /// What the plan has for other packs is not free, also before they reserve space.
+    /// The plan's space for other packs is not free, also before they reserve any.
     @Test func plannedContentIsNotFree() {
         let reservations = reservations(bytes: 50, inodes: 100)
         #expect(!reservations.reserve(usage(151, 10), for: first))
@@ -99,7 +99,7 @@ struct SpaceReservationsTests {
         #expect(reservations.reserve(usage(230, 118), for: second, at: after))
     }
 
-    /// What the plan has for a pack that has not ended is not free, whatever it has used.
+    /// The plan's space for a pack that has not ended is not free, whatever the pack has used.
     @Test func plannedContentOfRunningPacksIsNotFree() throws {
         let reservations = reservations(bytes: 50, inodes: 100)
         let third = try PackID("third")
