@@ -237,6 +237,8 @@ package indirect enum StoreGarbageCollectionError: Error, Equatable, Sendable {
     case file(FileError)
     /// The clock shows a time before 2026.
     case clockIsBehind
+    /// The file system of this store has no locks, which keep other commands away.
+    case withoutLocks(FilePath)
     /// No manifest names an index, so all objects would be removed.
     case nothingIndexed
     /// The store lacks the index of an offered pack.
@@ -251,6 +253,8 @@ extension StoreGarbageCollectionError: CustomStringConvertible {
         switch self {
         case .file(let error): error.description
         case .clockIsBehind: "the clock of this machine is wrong: it shows a time before 2026"
+        case .withoutLocks(let store):
+            "the file system of '\(store)' has no locks, so objects that another command is about to publish could be removed"
         case .nothingIndexed: "no manifest offers an indexed pack"
         case .missingIndex(let pack, let path): "pack '\(pack)': there is no '\(path)'"
         case .index(let pack, let fault): "pack '\(pack)': \(fault)"

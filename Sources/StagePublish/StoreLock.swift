@@ -68,7 +68,7 @@ package struct StoreLock: ~Copyable, Sendable {
     ///   - isDryRun: Whether the temporary files of killed runs are kept, and no lock is taken in a store that the user
     ///     cannot write.
     /// - Throws: ``FileError`` with `isHeldByOthers` if other processes use the store for too long, or the task is
-    ///   cancelled meanwhile.
+    ///   cancelled meanwhile; with ``isWithoutLocks(_:)`` if the file system has no such locks, unless `isDryRun`.
     package init(
         alone store: Directory,
         isDryRun: Bool
@@ -83,7 +83,8 @@ package struct StoreLock: ~Copyable, Sendable {
             // Files that cannot be removed are left to a later run.
             if !isDryRun { _ = try? Self.sweep(store) }
         } catch {
-            guard Self.isWithoutLocks(error, canBeReadOnly: isDryRun) else { throw error }
+            // A writer holds no lock there either, and would lose objects that it is about to publish.
+            guard isDryRun, Self.isWithoutLocks(error, canBeReadOnly: true) else { throw error }
             lock = nil
         }
     }
@@ -111,7 +112,12 @@ package struct StoreLock: ~Copyable, Sendable {
         if canBeReadOnly, error.errno == .permissionDenied || error.errno == .readOnlyFileSystem {
             return true
         }
-        return [.badFileDescriptor, .noLocks, .notSupported].contains(error.errno)
+        return isWithoutLocks(error)
+    }
+
+    /// Returns whether the error means that the file system does not support locks.
+    package static func isWithoutLocks(_ error: FileError) -> Bool {
+        [.badFileDescriptor, .noLocks, .notSupported].contains(error.errno)
     }
 
     private static func sweep(_ store: Directory) throws(FileError) {

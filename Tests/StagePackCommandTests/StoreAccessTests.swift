@@ -331,6 +331,40 @@ struct StoreAccessTests {
         ])
     }
 
+    /// A writer holds no lock there either.
+    @Test(.tracing)
+    func aStoreOnAFileSystemWithoutLocksIsNotCollected() async throws {
+        try publisher.write(["a": noise(1000)])
+        _ = try await publisher.package(version: 1)
+        try publisher.write(["a": noise(1000, seed: 2)])
+        let index = try await publisher.package(version: 2)
+        try await createManifest()
+        #expect(try await add(index, version: 2).status == 0)
+        let (store, bundles) = (publisher.store, publisher.store.appending("b"))
+        func count() throws -> Int { try Directory.open(bundles).entries().count }
+        let before = try count()
+        // strace(1) finds the calls by the path of a file that exists.
+        try Directory.open(store).write([], to: ".lock", durably: false)
+        let program = Program(wrapper: [
+            "/usr/bin/strace", "-f", "-qq", "-o", "/dev/null", "-P", "\(store)/.lock", "-e",
+            "signal=none", "-e", "trace=fcntl", "-e", "inject=fcntl:error=ENOLCK",
+            try Program.path.string,
+        ])
+        let collect = ["store", "gc", store.string, "--manifest", manifest, "--keep", "0"]
+        let refused = try await program.run(collect)
+        #expect(refused.status == 31 && refused.output.isEmpty, "\(refused)")
+        let message = "the file system of '\(store)' has no locks"
+        #expect(refused.error.contains(message), "\(refused)")
+        #expect(refused.error.hasSuffix("; '--dry-run' needs no locks\n"), "\(refused)")
+        #expect(try count() == before)
+        let plan = try await program.run(collect + ["--dry-run"])
+        #expect(plan.status == 0 && plan.output.hasPrefix("would remove "), "\(plan)")
+        #expect(try count() == before)
+        let collected = try await world.program.run(collect)
+        #expect(collected.status == 0, "\(collected)")
+        #expect(try count() < before)
+    }
+
     @Test func marksOfOneVersionDoNotAddUp() async throws {
         try publisher.write(["a": noise(1000)])
         let index = try await publisher.package(version: 1)

@@ -73,6 +73,9 @@ struct StoreCollectCommand: ReportingSubcommand {
             lock = try await StoreLock(alone: directory, isDryRun: dryRun)
         } catch {
             if Task.isCancelled { throw CommandFailure(StageError.cancelled) }
+            if StoreLock.isWithoutLocks(error) {
+                throw CommandFailure(StoreGarbageCollectionError.withoutLocks(directory.path))
+            }
             throw CommandFailure(StoreGarbageCollectionError.file(error))
         }
         // A run that held the lock may have been about to offer a version.

@@ -231,6 +231,14 @@ extension CommandFailure {
                 hint: "set the clock, then run it again",
                 retryAdvice: .later
             )
+        case .withoutLocks:
+            self.init(
+                status: .packagingFailed,
+                message: error.description,
+                hint:
+                    "run it on a machine that can lock files there, such as the file server; '--dry-run' needs no locks",
+                retryAdvice: .never
+            )
         case .index(_, .noMemory(_, _, _)):
             self.init(noMemory: error.description)
         case .nothingIndexed, .missingIndex:
