@@ -42,7 +42,8 @@ package struct StoreVerification: Equatable, Sendable {
     package private(set) var hasNamedObjects = true
     /// The number of versions of packs that the manifests name and that other stores have, which are not verified.
     package private(set) var packsOfOtherStores = 0
-    /// The error of an index that does not fit in memory, so that nothing else was verified; `nil` if there is none.
+    /// The error of the first index that does not fit in memory, so that its missing bundles are not found; `nil` if there is
+    /// none.
     package private(set) var shortage: StoredIndex.Fault?
 
     /// Reads and compares all objects of a store.
@@ -77,7 +78,7 @@ package struct StoreVerification: Equatable, Sendable {
         for part in [objects.filter { !$0.isDelta }, objects.filter(\.isDelta)] {
             let indexes = IndexNames(of: outcomes)
             var next = 0
-            while next < part.count, !Task.isCancelled, verification.shortage == nil {
+            while next < part.count, !Task.isCancelled {
                 let batch = Array(part[next..<min(next + width, part.count)])
                 let found = await mapInParallel(batch, width: width) { objects in
                     objects.map { $0.outcome(in: store, after: indexes) }
@@ -91,10 +92,8 @@ package struct StoreVerification: Equatable, Sendable {
                 next += batch.count
             }
         }
-        if verification.shortage == nil {
-            verification.shortage = named.addBundles(of: packs.own, in: store, outcomes)
-        }
-        guard verification.shortage == nil else { return verification }
+        let shortage = named.addBundles(of: packs.own, in: store, outcomes)
+        verification.shortage = verification.shortage ?? shortage
         verification.packsOfOtherStores = packs.otherCount
         verification.conclude(from: objects, outcomes, named: named)
         return verification
@@ -153,12 +152,14 @@ private struct OfferedObjects {
         }
     }
 
-    /// Adds the bundles of the intact indexes that the manifests name; returns the error of one that does not fit in memory.
+    /// Adds the bundles of the intact indexes that the manifests name; returns the error of the first one that does not fit
+    /// in memory.
     mutating func addBundles(
         of packs: [PublishedPacks.Element],
         in store: Directory,
         _ outcomes: [String: ObjectOutcome]
     ) -> StoredIndex.Fault? {
+        var shortage: StoredIndex.Fault?
         for element in packs {
             let path = element.index.storePath
             guard outcomes[path]?.fault == nil else { continue }
@@ -169,13 +170,13 @@ private struct OfferedObjects {
                     findsCompanions: false
                 )
             } catch {
-                if case .noMemory = error { return error }
+                if case .noMemory = error { shortage = shortage ?? error }
                 // Another finding names an index that is missing or damaged.
                 continue
             }
             add(stored.index.offeredBundles, for: element.pack.id)
         }
-        return nil
+        return shortage
     }
 }
 

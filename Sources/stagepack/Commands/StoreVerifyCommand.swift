@@ -58,11 +58,14 @@ struct StoreVerifyCommand: ReportingSubcommand {
             throw failure
         }
         let report = VerificationReport(verification)
+        let failures = verification.shortage.map { [IndexFile.failure($0)] } ?? []
         if json || !messageOptions.quiet {
-            Console.print(report, asJSON: json)
+            Console.print(report, failures: failures, asJSON: json)
         } else {
             for finding in report.findings { Console.say(finding.description) }
+            Console.report(failures)
         }
+        if let failure = failures.first { return failure.status }
         return verification.findings.isEmpty ? .success : .findings
     }
 
@@ -148,14 +151,11 @@ struct StoreVerifyCommand: ReportingSubcommand {
                 retryAdvice: .now
             )
         }
-        let verification: StoreVerification
         do throws(FileError) {
-            verification = try result.get()
+            return try result.get()
         } catch {
             throw CommandFailure(output: error)
         }
-        if let shortage = verification.shortage { throw IndexFile.failure(shortage) }
-        return verification
     }
 }
 
