@@ -64,7 +64,7 @@ package struct ArchivePackager: Sendable {
                     }
                     // Compressors read much before they write: most of the time may have passed since the last check.
                     if cancellation.isRequested { throw .cancelled }
-                    return try publish(target, of: evaluation, as: output)
+                    return try publish(target, of: evaluation)
                 }
             }
         } catch {
@@ -124,16 +124,15 @@ package struct ArchivePackager: Sendable {
 
     private func publish(
         _ target: OutputFile,
-        of evaluation: RecipeEvaluation,
-        as output: FilePath
+        of evaluation: RecipeEvaluation
     ) throws(PackagingError) -> PackagedArchive {
         // Removes the record of the previous archive first: beside the new archive, after a crash, it would be refused.
         try PackagingError.wrapping { () throws(FileError) in
-            try PackRecord.remove(beside: output)
+            try PackRecord.remove(beside: target.path)
         }
         let digest = try target.publish()
         try PackagingError.wrapping { () throws(FileError) in
-            try PackRecord(of: digest, from: evaluation.recipe).write(beside: output)
+            try PackRecord(of: digest, from: evaluation.recipe).write(beside: target.path)
         }
         return PackagedArchive(
             pack: evaluation.recipe.pack,

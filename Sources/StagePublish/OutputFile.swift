@@ -9,6 +9,8 @@ import SystemPackage
 final class OutputFile {
     /// The number of bytes written.
     private(set) var size = ByteCount.zero
+    /// The final path, which is not a link.
+    let path: FilePath
     private let directory: Directory
     private let name: FilePath.Component
     private let temporary: TemporaryFile
@@ -16,8 +18,12 @@ final class OutputFile {
     private let replaced: FileAccess?
     private var hasher: SHA256Hasher? = SHA256Hasher()
 
-    /// Creates a temporary file beside `path`, and removes those of killed processes.
-    init(_ path: FilePath) throws(PackagingError) {
+    /// Creates a temporary file beside `output`, or beside the file that this link leads to, and removes those of killed
+    /// processes.
+    init(_ output: FilePath) throws(PackagingError) {
+        let path = try PackagingError.wrapping { () throws(FileError) in
+            try OutputFile.target(of: output)
+        }
         guard let name = path.lastComponent, name.kind == .regular else {
             throw .file(FileError("create", path: path, errno: .isDirectory))
         }
@@ -35,7 +41,20 @@ final class OutputFile {
         } catch {
             throw .file(error)
         }
-        self.name = name
+        (self.path, self.name) = (path, name)
+    }
+
+    /// Returns the file that a link leads to, which must exist, and any other path as it is.
+    ///
+    /// The rename would replace the link, such as `/dev/stdout`.
+    private static func target(of path: FilePath) throws(FileError) -> FilePath {
+        guard FileStatus.isSymbolicLink(path) else { return path }
+        // The kernel refuses links of other users in directories such as /tmp (`protected_symlinks`, proc(5)).
+        _ = try File.open(readingRegular: path)
+        guard let target = path.resolved else {
+            throw FileError("create", path: path, errno: .noSuchFileOrDirectory)
+        }
+        return target
     }
 
     /// Throws for a directory, a device, a FIFO or a socket, and for a link to one.

@@ -28,11 +28,14 @@ package struct PackRecord: Equatable, Sendable {
 
     /// Returns the path of the record of an archive or an index: its name followed by `.pack.json`.
     ///
-    /// The record of an index is hidden, so that the folder of a store lists indexes alone.
+    /// The record of an index is hidden, so that the folder of a store lists indexes alone. The record of a link is that of its
+    /// target.
     package static func path(beside archive: FilePath) -> FilePath {
-        guard let name = archive.lastComponent?.string else { return archive }
+        let isLink = FileStatus.isSymbolicLink(archive)
+        let file = isLink ? archive.resolved ?? archive : archive
+        guard let name = file.lastComponent?.string else { return file }
         let isIndex = (try? Digest(hexadecimal: name)) != nil
-        return archive.removingLastComponent()
+        return file.removingLastComponent()
             .appending("\(isIndex ? "." : "")\(name).pack.json")
     }
 

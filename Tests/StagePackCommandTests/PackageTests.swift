@@ -163,6 +163,56 @@ struct PackageTests: PublisherSuite {
         #expect((excluded.status == 0) == options.contains("assets/aurora.tar"), "\(excluded)")
     }
 
+    /// The commands for manifests follow links, too.
+    @Test func aLinkToTheArchiveIsFollowed() async throws {
+        try tree()
+        try write("site/aurora 1.tar", "old")
+        try directory.createLink("latest.tar", to: "site/aurora 1.tar")
+        let made = try await program.run(["package", "recipe.json", "-o", "latest.tar", "--json"])
+        #expect(made.status == 0, "\(made)")
+        #expect(try directory.status("latest.tar")?.kind == .link)
+        let archive = try bytes(of: directory.path.pushing("site/aurora 1.tar"))
+        let package = try decode(Package.self, made.output)
+        #expect(package.sha256 == Digest(of: archive).description)
+        #expect(try directory.status("site/aurora 1.tar.pack.json")?.kind == .file)
+        let create = ["manifest", "create", "--application", "net.example", "-o", "m.json"]
+        #expect(try await program.run(create).status == 0)
+        let added = try await program.run([
+            "manifest", "add", "m.json", "latest.tar", "--recipe", "recipe.json",
+            "--pack-version", "1",
+        ])
+        #expect(added.status == 0 && !added.error.contains("there is no '"), "\(added)")
+    }
+
+    @Test func aLinkToNoFileIsNotReplaced() async throws {
+        try tree()
+        try directory.createLink("latest.tar", to: "none.tar")
+        let refused = try await program.run(["package", "recipe.json", "-o", "latest.tar"])
+        #expect(refused.status == 31, "\(refused)")
+        let message = "cannot open 'latest.tar': No such file or directory"
+        #expect(refused.error.contains(message), "\(refused)")
+        #expect(try directory.status("latest.tar")?.kind == .link)
+        #expect(try directory.status("none.tar") == nil)
+    }
+
+    /// As `/dev/stdout`, which root could replace.
+    @Test func aLinkToStandardOutputIsNotReplaced() async throws {
+        try tree()
+        try directory.createLink("stdout", to: "/proc/self/fd/1")
+        var redirected = program
+        redirected.wrapper = [
+            "/bin/sh", "-c", #"cd "$0" && exec "$@" >out"#, directory.path.string,
+            try Program.path.string,
+        ]
+        let made = try await redirected.run(["package", "recipe.json", "-o", "stdout"])
+        #expect(made.status == 0, "\(made)")
+        #expect(try directory.status("stdout")?.kind == .link)
+        let archive = try bytes(of: directory.path.appending("out"))
+        #expect(archive.prefix(4) == [0x28, 0xB5, 0x2F, 0xFD])
+        // By now, the link leads to the replaced file, which has no name.
+        #expect(try directory.status("out.pack.json")?.kind == .file)
+    }
+
     @Test(arguments: ["tar.zst", "tar.gz", "tar.xz", "tar"])
     func aPackagedPackIsStaged(format: String) async throws {
         try tree()

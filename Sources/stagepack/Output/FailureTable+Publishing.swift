@@ -195,9 +195,10 @@ extension CommandFailure {
             return
         }
         let path = FilePath(archive)
-        let record = CommandFailure.quoted(PackRecord.path(beside: path).string)
-        // An index is in the folder 'i' of its store.
-        let store = path.removingLastComponent().removingLastComponent()
+        let file = PackRecord.path(beside: path)
+        let record = CommandFailure.quoted(file.string)
+        // An index, with its record, is in the folder 'i' of its store.
+        let store = file.removingLastComponent().removingLastComponent()
         let output =
             ManifestLint.format(ofPath: archive) == nil
             ? ["--indexed", "-o", store.isEmpty ? "." : store.string] : ["-o", archive]
