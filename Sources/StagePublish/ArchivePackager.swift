@@ -126,13 +126,11 @@ package struct ArchivePackager: Sendable {
         _ target: OutputFile,
         of evaluation: RecipeEvaluation
     ) throws(PackagingError) -> PackagedArchive {
-        // Removes the record of the previous archive first: beside the new archive, after a crash, it would be refused.
-        try PackagingError.wrapping { () throws(FileError) in
-            try PackRecord.remove(beside: target.path)
-        }
-        let digest = try target.publish()
-        try PackagingError.wrapping { () throws(FileError) in
-            try PackRecord(of: digest, from: evaluation.recipe).write(beside: target.path)
+        let digest = try PackagingError.wrapping { () throws(FileError) -> Digest in
+            let digest = try target.complete()
+            try PackRecord(of: digest, from: evaluation.recipe)
+                .write(beside: target.path) { () throws(FileError) in try target.publish() }
+            return digest
         }
         return PackagedArchive(
             pack: evaluation.recipe.pack,

@@ -5,7 +5,7 @@ import SystemPackage
 
 /// A file that gets its final name once it is on disk.
 ///
-/// Not thread-safe. End it with ``publish()`` or ``discard()``.
+/// Not thread-safe. End it with ``complete()`` and ``publish()``, or with ``discard()``.
 final class OutputFile {
     /// The number of bytes written.
     private(set) var size = ByteCount.zero
@@ -82,17 +82,19 @@ final class OutputFile {
         size = size + ByteCount(bytes.count)
     }
 
-    /// Syncs the file, renames it to its final name, replacing an existing file, whose owner, group and permissions it
-    /// gets as far as this user may set them, and returns the digest of its bytes.
-    func publish() throws(PackagingError) -> Digest {
-        guard let hasher = hasher.take() else { preconditionFailure("a file is published once") }
-        try PackagingError.wrapping { () throws(FileError) in
-            if let replaced { try temporary.file.setAccess(replaced) }
-            try temporary.file.synchronize()
-            try directory.rename(temporary.name, to: name, in: directory)
-            try directory.synchronize()
-        }
+    /// Syncs the file, gives it the owner, the group and the permissions of the file that it replaces as far as this user
+    /// may set them, and returns the digest of its bytes.
+    func complete() throws(FileError) -> Digest {
+        guard let hasher = hasher.take() else { preconditionFailure("a file is completed once") }
+        if let replaced { try temporary.file.setAccess(replaced) }
+        try temporary.file.synchronize()
         return hasher.finish()
+    }
+
+    /// Renames the complete file to its final name, replacing an existing file, and syncs the directory.
+    func publish() throws(FileError) {
+        try directory.rename(temporary.name, to: name, in: directory)
+        try directory.synchronize()
     }
 
     /// Removes the temporary file.

@@ -79,6 +79,37 @@ package struct PackRecord: Equatable, Sendable {
         try Self.directory(of: path).rewrite(record.json, to: name, durably: true)
     }
 
+    /// Writes the record beside an archive that `publish` replaces.
+    ///
+    /// A disk on which the record does not fit keeps the previous archive with its record.
+    ///
+    /// - Parameters:
+    ///   - archive: The archive.
+    ///   - publish: Replaces the archive, durably.
+    /// - Throws: ``FileError`` if the record cannot be written, and the errors of `publish`.
+    func write(
+        beside archive: FilePath,
+        publishing publish: () throws(FileError) -> Void
+    ) throws(FileError) {
+        let path = Self.path(beside: archive)
+        guard let name = path.lastComponent else { return try publish() }
+        let (directory, content) = (try Self.directory(of: path), json)
+        let temporary = try TemporaryFile.make(for: name, in: directory)
+        do throws(FileError) {
+            try temporary.file.write(content.span, at: 0)
+            try temporary.file.synchronize()
+            // Beside the new archive, after a crash, the record of the previous one would be refused.
+            try Self.remove(beside: archive)
+            try publish()
+            try directory.rename(temporary.name, to: name, in: directory)
+            try directory.synchronize()
+        } catch {
+            // The first error is the one to report.
+            _ = try? directory.remove(temporary.name)
+            throw error
+        }
+    }
+
     /// Checks that the archive or index was made from the recipe.
     ///
     /// - Throws: ``PackRecordError/otherRecipe(of:)`` if it was not.

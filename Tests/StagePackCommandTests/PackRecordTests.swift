@@ -107,6 +107,25 @@ struct PackRecordTests: PublisherSuite {
         #expect(try await add(archive, "one.json").status == 0)
     }
 
+    /// The disk has the inodes for two files and the new archive.
+    @Test(.mountNamespace)
+    func anArchiveIsNotReplacedOnADiskWithoutSpaceForItsRecord() async throws {
+        var full = program
+        let text = """
+            P='\(try Program.path)'; cd '\(directory.path)'
+            mkdir disk && mount -t tmpfs -o size=8m,nr_inodes=4 none disk || exit 99
+            $P package one.json -o disk/pack.tar.gz -q && cp -r disk before || exit 98
+            $P package two.json -o disk/pack.tar.gz; status=$?
+            diff -r disk before && ls -A disk
+            exit $status
+            """
+        full.wrapper = ["/usr/bin/unshare", "-m", "/bin/sh", "-c", text, "sh"]
+        let ending = try await full.run([])
+        #expect(ending.status == 40, "\(ending)")
+        #expect(ending.error.contains("No space left on device\nhint: free some space"))
+        #expect(ending.output == "pack.tar.gz\npack.tar.gz.pack.json\n", "\(ending)")
+    }
+
     @Test func anArchiveWithoutARecordIsAddedWithANote() async throws {
         let archive = try await package("one.json", indexed: false)
         try directory.remove("pack.tar.gz.pack.json")
