@@ -100,9 +100,19 @@ extension CommandFailure {
         self.init(
             status: error.isOutOfSpace ? .noSpace : .packagingFailed,
             message: error.description,
-            hint: error.isOutOfSpace ? "free some space" : nil,
+            hint: error.isOutOfSpace ? "free some space" : Self.hint(forFolder: error),
             retryAdvice: error.isOutOfSpace ? .later : .never
         )
+    }
+
+    /// Returns the hint for a link in the place of a folder of a store, which no command follows; `nil` for other errors.
+    private static func hint(forFolder error: FileError) -> String? {
+        guard error.errno == .notDirectory, let name = error.path.lastComponent?.string,
+            StoreObjectKind.allCases.contains(where: { $0.folder == name }),
+            FileStatus.isSymbolicLink(error.path)
+        else { return nil }
+        return
+            "the folder '\(name)' of a store cannot be a link: put the folder there, or link the whole store"
     }
 }
 
