@@ -57,16 +57,13 @@ package struct DaemonConfiguration: Equatable, Sendable {
     ///
     /// - Throws: ``DaemonError/configuration(_:_:)`` if the file cannot be read, is not a JSON object, or has a
     ///   member that is unknown or out of range, if the certificate authorities cannot be read, or, for root, if other
-    ///   users can change the file.
+    ///   users can change the file or that of the certificate authorities.
     package init(contentsOf path: FilePath) throws(DaemonError) {
         let bytes: [UInt8]
         var writer: String?
         do throws(FileError) {
             let file = try File.open(readingRegular: path)
-            let status = try file.status()
-            if let reason = status.foreignWriter {
-                writer = "\(reason): run '\(status.commandsForOwner(of: path))'"
-            }
+            writer = Self.writer(of: path, try file.status())
             bytes = try file.readAll(limit: 1 << 20)
         } catch {
             let fault =
@@ -75,14 +72,29 @@ package struct DaemonConfiguration: Equatable, Sendable {
             throw .configuration(path, fault)
         }
         // It names the proxies and the certificate authorities for the requests of all users.
-        if let writer, UserIdentity.current.user == 0 { throw .configuration(path, writer) }
+        if let writer { throw .configuration(path, writer) }
         try self.init(json: bytes, path: path)
         guard let certificateAuthorities else { return }
+        let authorities = FilePath(certificateAuthorities)
         do throws(FileError) {
-            _ = try File.open(readingRegular: FilePath(certificateAuthorities))
+            let file = try File.open(readingRegular: authorities)
+            writer = Self.writer(of: authorities, try file.status())
         } catch {
             throw .configuration(path, "'certificateAuthorities': \(error)")
         }
+        if let writer {
+            throw .configuration(
+                path,
+                "'certificateAuthorities': '\(certificateAuthorities.forDisplay())': \(writer)"
+            )
+        }
+    }
+
+    /// Returns why other users can change a file, and the commands against it; `nil` for daemons of other users than root,
+    /// or if they cannot.
+    private static func writer(of path: FilePath, _ status: FileStatus) -> String? {
+        guard UserIdentity.current.user == 0, let reason = status.foreignWriter else { return nil }
+        return "\(reason): run '\(status.commandsForOwner(of: path))'"
     }
 
     /// Parses the content of the configuration file at `path`.

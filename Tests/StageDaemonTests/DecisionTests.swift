@@ -479,6 +479,30 @@ struct DaemonConfigurationTests {
         #expect("\(try #require(error))".contains(words))
     }
 
+    /// A user who changes the file can let a server pose as any other.
+    @Test(arguments: [0o664, 0o646] as [CInterop.Mode])
+    func rootRefusesAuthoritiesThatOthersCanChange(mode: CInterop.Mode) throws {
+        let directory = try TemporaryDirectory.required()
+        let path = directory.path.appending("authorities.pem")
+        try directory.write(
+            [],
+            to: "authorities.pem",
+            durably: false,
+            exactly: FilePermissions(rawValue: mode)
+        )
+        let json = #"{"certificateAuthorities": "\#(path)"}"#
+        guard UserIdentity.current.user == 0 else {
+            #expect(try read(json).certificateAuthorities == path.string)
+            return
+        }
+        let error = #expect(throws: DaemonError.self) { try read(json) }
+        let words = """
+            'certificateAuthorities': '\(path)': expected a file that its owner alone can write, \
+            found mode 0\(String(mode, radix: 8)): run 'chmod go-w
+            """
+        #expect("\(try #require(error))".contains(words))
+    }
+
     @Test func aFileThatIsNotThereIsTold() throws {
         let path = try TemporaryDirectory.required().path.appending("none.json")
         #expect(

@@ -208,6 +208,30 @@ struct SettingsFileTests {
         #expect(doctor.output.contains("\n1 problem found"), "\(doctor)")
     }
 
+    @Test func rootRefusesAuthoritiesThatOthersCanChange() async throws {
+        var installed = try await Installed()
+        try installed.world.publish(try .small(.aurora))
+        let folder = installed.world.directory.path
+        let path = folder.appending("authorities.pem")
+        try Directory.make(folder).write(
+            [],
+            to: "authorities.pem",
+            durably: false,
+            exactly: [.ownerReadWrite, .otherWrite]
+        )
+        try write(#"{"certificateAuthorities": "\#(path)"}"#, installed)
+        let refused = try await installed.run("prefetch", "--all", "--quiet")
+        #expect(refused.status == 78, "\(refused)")
+        let words = """
+            \(Self.file)certificateAuthorities: '\(path)': \
+            expected a file that its owner alone can write, found mode 0602
+            """
+        #expect(refused.error.hasPrefix("stagepack: error: \(words)"), "\(refused)")
+        #expect(refused.error.contains("\nhint: as root, run 'chmod go-w "), "\(refused)")
+        let doctor = try await installed.run("doctor")
+        #expect(doctor.output.contains("problem: configuration: \(words)"), "\(doctor)")
+    }
+
     @Test func theFileThatIsInForceIsNamed() async throws {
         var installed = try await Installed()
         try installed.world.publish(try .small(.aurora))

@@ -17,15 +17,25 @@ enum SettingsFile {
     /// - Throws: ``CommandFailure`` if the file cannot be read or is not valid, or if other users can change it.
     static func settings() throws(CommandFailure) -> CommandSettings { try result.get() }
 
-    /// Returns the file of certificate authorities that the settings name, after checking that it can be read.
+    /// Returns the file of certificate authorities that the settings name.
+    ///
+    /// - Throws: ``CommandFailure`` if the file cannot be read, or, for root, if other users can change it.
     static func authorities(_ settings: CommandSettings) throws(CommandFailure) -> FilePath? {
         guard let path = settings.certificateAuthorities.map({ FilePath($0) }) else { return nil }
+        let status: FileStatus
         do throws(FileError) {
-            _ = try File.open(readingRegular: path)
-            return path
+            let file = try File.open(readingRegular: path)
+            status = try file.status()
         } catch {
             throw failure("certificateAuthorities: \(error)", hint: correction)
         }
+        if UserIdentity.current.user == 0, let writer = status.foreignWriter {
+            throw failure(
+                "certificateAuthorities: '\(path.string.forDisplay())': \(writer)",
+                hint: "as root, run '\(status.commandsForOwner(of: path))'"
+            )
+        }
+        return path
     }
 
     private static let result = Result.catching { () throws(CommandFailure) in try read() }
