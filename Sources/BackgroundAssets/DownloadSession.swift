@@ -21,6 +21,8 @@ final class DownloadSession: Sendable {
     private let identifiersInUse = ConditionVariable<Set<String>>([])
     /// The maximum number of downloads that are changed at a time: the daemon processes as many requests of a user.
     private static let changeLimit = 4
+    /// The seconds within which the daemon receives the promotion of a new foreground download.
+    private static let promotionDelay = 60.0
     let known = Mutex(KnownDownloads())
     /// The connection of the current delegate.
     let connection = Mutex<SessionConnection?>(nil)
@@ -101,15 +103,27 @@ final class DownloadSession: Sendable {
                     throw BAError(error)
                 }
             }
-            let id = try create(wire, note: note)
+            let id = try create(wire, note: note, isForeground: true)
             do throws(ControlError) {
                 _ = try client.change(id, by: promotion)
             } catch .refused(let refusal) where Self.ends.contains(refusal.code) {
                 // If it has ended already, the delegate receives its final event, or has received it.
             } catch {
+                if case .refused = error { withdraw(id) }
                 throw BAError(error)
             }
         }
+    }
+
+    /// Cancels a new download whose promotion the daemon has refused; the delegate receives no event of it.
+    private func withdraw(_ task: Int64) {
+        var change = TransferChange()
+        change.state = .cancelled
+        // Recorded before the request, because the event may arrive before the response.
+        _ = cancelled.withLock { $0.insert(task) }
+        // The caller reports the refusal of the promotion.
+        let answer = try? client.change(task, by: change)
+        if answer?.state != .cancelled { _ = wasCancelledHere(task) }
     }
 
     /// Cancels a running download.
@@ -183,9 +197,11 @@ final class DownloadSession: Sendable {
         }
     }
 
+    /// Creates a task; that of a foreground download waits for its promotion, which ends the wait.
     private func create(
         _ wire: ExtensionURLDownload,
-        note: DownloadNote
+        note: DownloadNote,
+        isForeground: Bool = false
     ) throws(BAError) -> Int64 {
         guard !wire.headers.values.contains(TransferTask.hiddenValue) else {
             throw BAError(
@@ -194,11 +210,18 @@ final class DownloadSession: Sendable {
                     + "create the download from its request again"
             )
         }
+        var task = TransferRequest(wire, note: note)
+        if isForeground {
+            // The daemon refuses here what exceeds its limit, and does not retry the download if no promotion follows.
+            task.failsWithoutRetry = true
+            // Before its promotion, the task would fail on a metered network or on battery power.
+            task.earliestBegin = Date.now + Self.promotionDelay
+        }
+        let requests = [task]
         // The event of its end may arrive before the response.
         known.withLock { $0.beginCreation() }
         defer { known.withLock { $0.endCreation() } }
         do throws(ControlError) {
-            let requests = [TransferRequest(wire, note: note)]
             let ids: [Int64]
             do throws(ControlError) {
                 ids = try client.createTasks(requests)

@@ -64,6 +64,27 @@ import Testing
         world.open()
     }
 
+    @Test func aForegroundDownloadBeyondTheLimitLeavesNoTask() async throws {
+        let world = try await World()
+        try await world.daemon.client.makeSession("s", configuration: SessionConfiguration())
+        let url = world.server.url("/a")
+        let all = (0..<1000).map { number in
+            var request = TransferRequest(token: "\(number)", kind: .download, url: url)
+            request.isSuspended = true
+            request.failsWithoutRetry = true
+            return request
+        }
+        for start in stride(from: 0, to: all.count, by: 100) {
+            _ = try await world.daemon.client.createTasks(
+                Array(all[start..<start + 100]),
+                in: "s"
+            )
+        }
+        let download = try world.download("a")
+        #expect(throws: BAError.self) { try world.manager.startForegroundDownload(download) }
+        #expect(try await world.tasks().isEmpty)
+    }
+
     /// No process has a delegate: the daemon ends the download.
     @Test(arguments: [false, true])
     func aForegroundDownloadFailsWithoutADelegate(restarts: Bool) async throws {

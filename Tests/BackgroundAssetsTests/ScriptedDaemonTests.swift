@@ -63,6 +63,34 @@ import Testing
         world.daemon.stop()
     }
 
+    @Test func aForegroundDownloadWhosePromotionIsRefusedIsCancelled() throws {
+        let world = try ScriptedWorld()
+        let refusal = ControlRefusal(.quota, message: "too many")
+        world.daemon.refuse("PATCH /v1/tasks/1", with: refusal)
+        let download = try world.download("a")
+        #expect(throws: BAError.self) { try world.manager.startForegroundDownload(download) }
+        let changes = world.daemon.requests.filter { $0.line == "PATCH /v1/tasks/1" }
+            .map { String(decoding: $0.body, as: UTF8.self) }
+        #expect(changes.count == 2, "\(changes)")
+        #expect(changes.last?.contains(#""state":"cancelled""#) == true, "\(changes)")
+        world.daemon.stop()
+    }
+
+    /// Until its promotion, no condition of a discretionary download may end it.
+    @Test func aForegroundDownloadWaitsForItsPromotion() throws {
+        let world = try ScriptedWorld()
+        let start = Date.now
+        try world.manager.startForegroundDownload(world.download("a"))
+        let task = try #require(world.daemon.tasks.first)
+        #expect(task.request.failsWithoutRetry == true)
+        let date = try #require(task.request.earliestBegin)
+        #expect(date > start)
+        let change = world.daemon.requests.last { $0.line == "PATCH /v1/tasks/1" }
+        let text = String(decoding: try #require(change).body, as: UTF8.self)
+        #expect(text.contains(#""promotes":true"#), "\(text)")
+        world.daemon.stop()
+    }
+
     /// The daemon decides when a foreground download fails: an event may be older than the promotion.
     @Test(arguments: [PendingReason.Kind.backoff, .server, .offline])
     func aLateEventCancelsNoForegroundDownload(_ reason: PendingReason.Kind) async throws {
