@@ -87,7 +87,7 @@ extension TransferCoordinator {
         // The session is not removed meanwhile, also if its earlier tasks are refused.
         try state.reserve(tasks, in: session.id)
         await beginChange(of: .order(order))
-        state.endReservation(of: tasks.count, in: session.id)
+        state.endReservation(of: tasks, in: session.id)
         return .order(order)
     }
 
@@ -119,7 +119,7 @@ extension TransferCoordinator {
             created = result.tasks
             replaced += state.replaced(result.replaced, by: session)
         } catch {
-            state.endReservation(of: tasks.count, in: session)
+            state.endReservation(of: tasks.map(\.request), in: session)
             await removeFiles(tasks.compactMap(\.copy))
             await keepReplaced(replaced)
             await launchIfNeeded(session)

@@ -36,10 +36,7 @@ extension TransferState {
                     "a transient session may have at most \(RequestLimits.stagings) unfinished tasks"
             )
         }
-        try checkTasksWithoutRetry(
-            adding: tasks.count { $0.failsWithoutRetry == true },
-            of: session.record.user
-        )
+        try checkTasksWithoutRetry(adding: tasks.countWithoutRetry, of: session.record.user)
         // A single task above the quota could never run; others wait until there is quota.
         guard let limit = byteLimit,
             tasks.contains(where: { $0.size.map { $0 > limit } ?? false })
@@ -97,11 +94,13 @@ extension TransferState {
     ) throws(ControlRefusal) {
         try checkQuota(of: tasks, in: session, byteLimit: nil)
         sessions[session]?.reserved += tasks.count
+        sessions[session]?.reservedWithoutRetry += tasks.countWithoutRetry
     }
 
     /// Ends the reservation of tasks that were not created.
-    mutating func endReservation(of count: Int, in session: Int64) {
-        sessions[session]?.reserved -= count
+    mutating func endReservation(of tasks: [TransferRequest], in session: Int64) {
+        sessions[session]?.reserved -= tasks.count
+        sessions[session]?.reservedWithoutRetry -= tasks.countWithoutRetry
     }
 
     /// Schedules tasks that were written to the journal, and ends their reservation.
@@ -117,7 +116,7 @@ extension TransferState {
         reason: PendingReason.Kind?,
         at now: Date
     ) {
-        endReservation(of: tasks.count, in: session)
+        endReservation(of: tasks.map { $0.request }, in: session)
         guard sessions[session] != nil else { return }
         for task in tasks where task.isNew {
             sessions[session]?.unfinished += 1
@@ -126,6 +125,11 @@ extension TransferState {
             endWait(of: task.record.id, for: Self.clientReasons, at: now)
         }
     }
+}
+
+extension [TransferRequest] {
+    /// Number of tasks that fail instead of waiting.
+    fileprivate var countWithoutRetry: Int { count(where: { $0.failsWithoutRetry == true }) }
 }
 
 /// Changes of one task.

@@ -12,10 +12,13 @@ extension TransferState {
         .clock,
     ]
 
-    /// Checks that a user may have more tasks that fail instead of waiting.
+    /// Checks that a user may have more tasks that fail instead of waiting; those that are being created count.
     func checkTasksWithoutRetry(adding count: Int, of user: UInt32) throws(ControlRefusal) {
         guard count > 0 else { return }
-        let known = withoutRetry.count { scheduler.items[$0]?.user == user }
+        let reserved = sessions.values.reduce(0) { sum, session in
+            sum + (session.record.user == user ? session.reservedWithoutRetry : 0)
+        }
+        let known = reserved + withoutRetry.count { scheduler.items[$0]?.user == user }
         guard known + count <= RequestLimits.tasksWithoutRetry else {
             throw ControlRefusal(
                 .quota,

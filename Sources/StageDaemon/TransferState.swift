@@ -20,6 +20,8 @@ struct TransferState {
         var unfinished = 0
         /// Number of tasks that are being written to the journal.
         var reserved = 0
+        /// Number of these tasks that fail instead of waiting.
+        var reservedWithoutRetry = 0
         /// Set if the session would have been removed, but for tasks that were being created in it.
         ///
         /// If these are refused, it is removed, while a session that never had a task or client stays for a repeated request.

@@ -99,9 +99,26 @@ struct TransferStateTests {
         // The session stays for the reserved tasks, although no client is attached.
         #expect(state.isOver(1) == false)
         #expect(state.sessions[1]?.wasOverDuringCreation == true)
-        state.endReservation(of: 5, in: 1)
+        state.endReservation(of: requests, in: 1)
         #expect(state.isOver(1) == true)
         try state.reserve(requests, in: 1)
+    }
+
+    @Test func requestsThatComeAtOnceGetNoMoreTasksWithoutRetryThanOneMayHave() throws {
+        var state = state()
+        let tasks = (1...Int64(RequestLimits.tasksWithoutRetry)).map {
+            FullTask($0, failsWithoutRetry: true)
+        }
+        let requests = tasks.map(\.request)
+        let one = [FullTask(2000, failsWithoutRetry: true).request]
+        try state.reserve(requests, in: 1)
+        #expect(throws: ControlRefusal.self) { try state.reserve(one, in: 1) }
+        try state.reserve([FullTask(2001).request], in: 1)
+        state.endReservation(of: requests, in: 1)
+        // A task that exists counts once.
+        try create(Array(tasks.dropLast()), in: &state)
+        try state.reserve(one, in: 1)
+        #expect(throws: ControlRefusal.self) { try state.reserve(one, in: 1) }
     }
 
     @Test func requestsThatComeAtOnceGetNoMoreSessionsThanOneMayHave() throws {

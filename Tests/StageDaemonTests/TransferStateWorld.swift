@@ -221,7 +221,7 @@ struct TransferStateWorld {
         switch next {
         case .creation(let tasks, let session):
             guard Int.random(in: 0..<8, using: &random) > 0 else {
-                return state.endReservation(of: tasks.count, in: session)
+                return state.endReservation(of: tasks.map(\.request), in: session)
             }
             for task in tasks { open[task.record.id] = task }
             state.created(
@@ -450,7 +450,9 @@ struct TransferStateWorld {
         if state.launches.count != state.sessions.values.count(where: { $0.launch != nil }) {
             faults.append("a launch is kept")
         }
-        if state.sessions.values.contains(where: { $0.reserved != 0 }) {
+        if state.sessions.values.contains(where: {
+            $0.reserved != 0 || $0.reservedWithoutRetry != 0
+        }) {
             faults.append("a reservation is kept")
         }
     }
