@@ -246,7 +246,21 @@ extension ContainerReader {
 
 /// Search for records under wrong names, which decodes equal records once.
 package struct MisplacedRecords {
-    private var known: [(record: StoredManifest, application: ApplicationID?)] = []
+    /// Values in which most records differ.
+    private struct Key: Hashable {
+        private let url: String
+        private let byteCount: Int
+        private let start: [UInt8]
+
+        init(_ record: StoredManifest) {
+            url = record.url
+            byteCount = record.text.utf8.count
+            // All of a text would be hashed for each name (hard link) of its file.
+            start = Array(record.text.utf8.prefix(64 << 10))
+        }
+    }
+
+    private var known: [Key: [(record: StoredManifest, application: ApplicationID?)]] = [:]
 
     /// Creates a search.
     package init() {}
@@ -257,12 +271,16 @@ package struct MisplacedRecords {
         under application: ApplicationID
     ) -> Bool {
         if record.seemsToBe(of: application) { return false }
-        let index = known.firstIndex { $0.record == record } ?? known.endIndex
-        // A manifest that cannot be decoded is of no other application.
-        if index == known.endIndex {
-            known.append((record, (try? record.manifest())?.application))
+        let key = Key(record)
+        let owner: ApplicationID?
+        if let found = known[key]?.first(where: { $0.record == record }) {
+            owner = found.application
+        } else {
+            owner = (try? record.manifest())?.application
+            known[key, default: []].append((record, owner))
         }
-        return known[index].application.map { $0 != application } ?? false
+        // A manifest that cannot be decoded is of no other application.
+        return owner.map { $0 != application } ?? false
     }
 }
 

@@ -44,59 +44,72 @@ package struct OfferConflict: Equatable, Sendable {
     }
 
     /// Returns the conflicts among the manifests of a group, one for each pair of applications; empty for a single manifest.
+    ///
+    /// Takes time in the number of offers and of pairs of offers that differ.
     package static func all(among manifests: [Manifest]) -> [OfferConflict] {
         guard manifests.count > 1 else { return [] }
-        var offers: [PackID: [Offer]] = [:]
-        var conflicts: [OfferConflict] = []
-        for manifest in manifests {
+        var offers: [OfferedVersion: [Digest: [Offer]]] = [:]
+        var conflicts = OfferConflicts()
+        for (number, manifest) in manifests.enumerated() {
             for pack in manifest.packs {
-                let offer = Offer(application: manifest.application, pack: pack)
-                let others = offers[pack.id, default: []]
-                let differing = others.filter(offer.differs)
-                for other in differing { conflicts.add(offer, differingFrom: other, of: pack.id) }
-                offers[pack.id] = others + [offer]
+                let version = OfferedVersion(pack: pack.id, number: pack.version)
+                let offer = Offer(application: manifest.application, manifest: number)
+                let differing = offer.others(in: offers[version], without: pack.contentDigest)
+                for other in differing {
+                    conflicts.add(
+                        OfferConflict(
+                            between: offer.application,
+                            and: other.application,
+                            pack: pack.id,
+                            version: pack.version
+                        )
+                    )
+                }
+                offers[version, default: [:]][pack.contentDigest, default: []].append(offer)
             }
         }
-        return conflicts
+        return conflicts.list
+    }
+
+    private struct OfferedVersion: Hashable {
+        let pack: PackID
+        let number: Int
     }
 
     /// The offer of one application.
-    fileprivate struct Offer {
+    private struct Offer {
         let application: ApplicationID
-        let version: Int
-        let contentDigest: Digest
+        /// Position of the manifest.
+        let manifest: Int
 
-        init(application: ApplicationID, pack: Pack) {
-            self.application = application
-            version = pack.version
-            contentDigest = pack.contentDigest
-        }
-
-        /// Returns whether another application offers the same version with different content.
-        func differs(from other: Offer) -> Bool {
-            application != other.application && version == other.version
-                && contentDigest != other.contentDigest
+        /// Returns the offers of other applications with other content than `digest`, in the order of the manifests.
+        func others(in offers: [Digest: [Offer]]?, without digest: Digest) -> [Offer] {
+            var found: [Offer] = []
+            for (content, group) in offers ?? [:] where content != digest {
+                found += group.filter { $0.application != application }
+            }
+            return found.sorted { $0.manifest < $1.manifest }
         }
     }
 }
 
-extension [OfferConflict] {
-    /// Adds a pack to the conflict of two applications.
-    fileprivate mutating func add(
-        _ offer: OfferConflict.Offer,
-        differingFrom other: OfferConflict.Offer,
-        of pack: PackID
-    ) {
-        let conflict = OfferConflict(
-            between: offer.application,
-            and: other.application,
-            pack: pack,
-            version: offer.version
-        )
-        if let index = firstIndex(where: { $0.applications == conflict.applications }) {
-            self[index].otherPacks += 1
+/// Conflicts, one for each pair of applications, in the order in which they were found.
+package struct OfferConflicts {
+    /// The conflicts.
+    package private(set) var list: [OfferConflict] = []
+    /// The indices in ``list``, by the pairs of applications.
+    private var places: [[ApplicationID]: Int] = [:]
+
+    /// Creates an empty list.
+    package init() {}
+
+    /// Adds the conflict, or counts its pack in the conflict of the same applications.
+    package mutating func add(_ conflict: OfferConflict) {
+        if let place = places[conflict.applications] {
+            list[place].otherPacks += 1
         } else {
-            append(conflict)
+            places[conflict.applications] = list.count
+            list.append(conflict)
         }
     }
 }

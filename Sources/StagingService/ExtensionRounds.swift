@@ -162,9 +162,10 @@ struct ExtensionRounds: Sendable {
         updating state: inout State
     ) async -> [ExtensionDownload] {
         var wanted: [ExtensionDownload] = []
+        // A run may have ten thousand packs.
+        let results = Dictionary(state.result.packs.map { ($0.id, $0) }) { first, _ in first }
         for (id, download) in choice.downloads.sorted(by: { $0.key < $1.key }) {
-            guard !Task.isCancelled, let pack = state.result.packs.first(where: { $0.id == id })
-            else { continue }
+            guard !Task.isCancelled, let pack = results[id] else { continue }
             if pack.outcome == .staged {
                 state.planner.budget?.spend(pack.pack, isEssential: choice.packs[id] ?? false)
             }

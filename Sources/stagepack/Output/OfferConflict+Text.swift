@@ -18,18 +18,18 @@ extension OfferConflict {
 extension StagingReport {
     /// The conflicts with applications whose content is staged instead of the offered one.
     var conflicts: [OfferConflict] {
-        var found: [OfferConflict] = []
+        var found = OfferConflicts()
         for pack in packs {
             guard let other = pack.conflictingApplication else { continue }
-            let conflict = OfferConflict(
-                between: application,
-                and: other,
-                pack: pack.id,
-                version: pack.version
+            found.add(
+                OfferConflict(
+                    between: application,
+                    and: other,
+                    pack: pack.id,
+                    version: pack.version
+                )
             )
-            let index = found.firstIndex { $0.applications == conflict.applications }
-            if let index { found[index].otherPacks += 1 } else { found.append(conflict) }
         }
-        return found
+        return found.list
     }
 }
