@@ -3,9 +3,20 @@
 /// `*` matches any characters, `?` one, and `[…]` one of a set; none of them matches `/`. Letters match
 /// only themselves.
 struct PathPattern: Hashable, Sendable {
-    private let components: [[Unicode.Scalar]]
+    private struct Component: Hashable {
+        let characters: [Unicode.Scalar]
+        /// Position of the first `[` that has no closing bracket, as then all later ones have none; else the end.
+        let endOfSets: Int
 
-    init(_ text: String) { components = Self.components(of: text) }
+        init(_ characters: [Unicode.Scalar]) {
+            self.characters = characters
+            endOfSets = PathPattern.endOfSets(in: characters)
+        }
+    }
+
+    private let components: [Component]
+
+    init(_ text: String) { components = Self.components(of: text).map(Component.init) }
 
     /// Returns whether the pattern matches the whole path.
     ///
@@ -20,14 +31,15 @@ struct PathPattern: Hashable, Sendable {
         text.unicodeScalars.split(separator: "/", omittingEmptySubsequences: false).map(Array.init)
     }
 
-    private static func matches(_ name: [Unicode.Scalar], pattern: [Unicode.Scalar]) -> Bool {
+    private static func matches(_ name: [Unicode.Scalar], pattern component: Component) -> Bool {
+        let pattern = component.characters
         var (position, index) = (0, 0)
         var star: (pattern: Int, name: Int)?
         while index < name.count {
             if position < pattern.count, pattern[position] == "*" {
                 star = (position, index)
                 position += 1
-            } else if let end = end(ofMatch: name[index], in: pattern, at: position) {
+            } else if let end = end(ofMatch: name[index], in: component, at: position) {
                 position = end
                 index += 1
             } else if let last = star {
@@ -45,14 +57,33 @@ struct PathPattern: Hashable, Sendable {
     /// Returns the position after the pattern element at `position` if that element matches the character.
     private static func end(
         ofMatch character: Unicode.Scalar,
-        in pattern: [Unicode.Scalar],
+        in component: Component,
         at position: Int
     ) -> Int? {
+        let pattern = component.characters
         guard position < pattern.count else { return nil }
-        if pattern[position] == "[", let set = set(in: pattern, at: position) {
+        if pattern[position] == "[", position < component.endOfSets,
+            let set = set(in: pattern, at: position)
+        {
             return set.matches(character) ? set.end : nil
         }
         return pattern[position] == "?" || pattern[position] == character ? position + 1 : nil
+    }
+
+    /// Returns ``Component/endOfSets`` of a pattern.
+    ///
+    /// A search for the missing bracket at each match would take the square of the pattern's length.
+    private static func endOfSets(in pattern: [Unicode.Scalar]) -> Int {
+        var position = 0
+        while position < pattern.count {
+            if pattern[position] == "[" {
+                guard let set = Self.set(in: pattern, at: position) else { return position }
+                position = set.end
+            } else {
+                position += 1
+            }
+        }
+        return position
     }
 
     private struct CharacterSet {

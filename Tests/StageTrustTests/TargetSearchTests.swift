@@ -87,6 +87,9 @@ import Testing
         ("[]]", "]", true), ("[", "[", true), ("[a", "[a", true), ("[a-]", "-", true),
         ("é", "é", true), ("é", "e\u{301}", false), ("?", "é", true), ("**", "abc", true),
         ("packs/*/index", "packs/aurora/index", true), ("packs/*", "packs/a/b", false),
+        ("[]", "[]", true), ("[!]", "[!]", true), ("[[]", "[", true), ("[[a]", "a", true),
+        ("*[", "a[[", true), ("[a]*[b", "ax[b", true), ("[a]*[b", "axb", false),
+        ("[a*]", "*", true), ("[]a][", "][", true),
         ("a*a*a*a*a*a*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", false),
     ])
     func patternsMatchLikeTheShell(pattern: String, path: String, matches: Bool) throws {
@@ -95,6 +98,18 @@ import Testing
         try repository.publish()
         var client = TestClient(root: repository.firstRoot)
         #expect((try client.target(path, in: repository) != nil) == matches)
+    }
+
+    /// With a search for the bracket at each match, the time would be in the square of the pattern's length.
+    @Test(.timeLimit(.minutes(5)))
+    func bracketsThatAreNotClosedCostNoSearchAtEachMatch() throws {
+        let rest = String(repeating: "[", count: 30_000)
+        let pattern = "*" + String(repeating: "[", count: 500) + "x" + rest
+        let repository = try Self.repository([("targets", "a", [pattern], false)])
+        var client = TestClient(root: repository.firstRoot)
+        let path = String(repeating: "[", count: 1000)
+        #expect(try client.target(path, in: repository) == nil)
+        #expect(client.requests == [])
     }
 
     @Test func pathsAreComparedByTheirBytes() throws {
