@@ -79,12 +79,15 @@ extension TransferCoordinator {
             await abort(id)
             await follow(state.judge(end, of: task, at: readClock()), for: task)
         case .write(let task):
+            let reserved = state.reserveWithoutRetry(for: change, of: task)
             do throws(DaemonError) {
                 let limit = state.configuration.journalPerUser.rawValue
                 try await journal.update(task, limit: limit)
             } catch {
+                state.sessions[task.record.session]?.reservedWithoutRetry -= reserved
                 throw ControlRefusal(error)
             }
+            state.sessions[task.record.session]?.reservedWithoutRetry -= reserved
             if state.changed(task, by: change, at: readClock()) {
                 await abort(id)
                 await endUnanswered(task)

@@ -28,6 +28,16 @@ extension TransferState {
         }
     }
 
+    /// Reserves a place for a task that will fail instead of waiting, until the journal has recorded the change; returns the
+    /// number of reserved places, which the caller gives back.
+    mutating func reserveWithoutRetry(for change: TransferChange, of task: FullTask) -> Int {
+        guard change.failsWithoutRetry == true, !withoutRetry.contains(task.record.id) else {
+            return 0
+        }
+        sessions[task.record.session]?.reservedWithoutRetry += 1
+        return 1
+    }
+
     /// Notes whether a task fails instead of waiting; if it does, it shares no content, because the download of another task may
     /// wait.
     mutating func noteRetries(of record: TaskRecord, at now: Date) {

@@ -110,18 +110,20 @@ extension IndexSource {
             try container.reader.downloadedSizes()[digest] ?? .zero
         }
         let reservations = work.reservations
-        let snapshot = try await StageError.blocking {
-            () throws(FileError) -> SpaceReservations.Snapshot in
-            try reservations.snapshot { () throws(FileError) in
-                AvailableSpace(try area.directory.freeSpace())
-            }
-        }
         let remaining = max(.zero, size - held)
         let usage = content + FileSystemUsage(bytes: remaining, inodes: Planner.inodesOfRecords)
-        guard snapshot.free.shortage(for: usage) == nil,
-            reservations.reserve(usage, for: work.pack.id, at: snapshot)
-        else { return nil }
-        return remaining
+        // Twice: if a pack ends between the two calls, what it releases shows in the next snapshot.
+        for _ in 0..<2 {
+            let snapshot = try await StageError.blocking {
+                () throws(FileError) -> SpaceReservations.Snapshot in
+                try reservations.snapshot { () throws(FileError) in
+                    AvailableSpace(try area.directory.freeSpace())
+                }
+            }
+            guard snapshot.free.shortage(for: usage) == nil else { return nil }
+            if reservations.reserve(usage, for: work.pack.id, at: snapshot) { return remaining }
+        }
+        return nil
     }
 
     /// Moves the missing files out of the archive, and returns the updated local content.

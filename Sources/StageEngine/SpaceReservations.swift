@@ -132,9 +132,10 @@ final class SpaceReservations: Sendable {
     func end(_ id: PackID) {
         let own = planned[id] ?? .zero
         state.withLock { state in
-            state.release(id)
             guard state.ended.insert(id).inserted else { return }
-            state.outstanding = state.outstanding - own
+            // Its archive may stay on disk, so only the free space at a later time shows what it has released.
+            let reserved = state.reserved.removeValue(forKey: id) ?? .zero
+            state.outstanding = state.outstanding - own - reserved
             state.releaseCount += 1
         }
     }

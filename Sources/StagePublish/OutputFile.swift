@@ -54,6 +54,11 @@ final class OutputFile {
         guard let target = path.resolved else {
             throw FileError("create", path: path, errno: .noSuchFileOrDirectory)
         }
+        // A user who may not write the target does not expect that it is replaced, as a file of a cache that links lead to.
+        if let name = target.lastComponent {
+            let folder = try Directory.open(target.removingLastComponent())
+            _ = try folder.file(updatingExisting: FilePath(name))
+        }
         return target
     }
 

@@ -32,7 +32,11 @@ package struct PackRecord: Equatable, Sendable {
     /// target.
     package static func path(beside archive: FilePath) -> FilePath {
         let isLink = FileStatus.isSymbolicLink(archive)
-        let file = isLink ? archive.resolved ?? archive : archive
+        return path(besideName: isLink ? archive.resolved ?? archive : archive)
+    }
+
+    /// Returns the path of the record beside a name, also if the name is a link.
+    private static func path(besideName file: FilePath) -> FilePath {
         guard let name = file.lastComponent?.string else { return file }
         let isIndex = (try? Digest(hexadecimal: name)) != nil
         return file.removingLastComponent()
@@ -41,7 +45,9 @@ package struct PackRecord: Equatable, Sendable {
 
     /// Reads the record beside an archive or an index; returns `nil` if there is none.
     package static func read(beside archive: FilePath) throws(PackRecordError) -> PackRecord? {
-        let path = path(beside: archive)
+        var path = path(beside: archive)
+        // Programs that replace each file of a folder by a link replace the record, too.
+        if !FileStatus.exists(path) { path = Self.path(besideName: archive) }
         let bytes: [UInt8]
         do throws(FileError) {
             bytes = try File.open(readingRegular: path).readAll(limit: byteLimit)

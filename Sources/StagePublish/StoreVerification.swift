@@ -42,8 +42,8 @@ package struct StoreVerification: Equatable, Sendable {
     package private(set) var hasNamedObjects = true
     /// The number of versions of packs that the manifests name and that other stores have, which are not verified.
     package private(set) var packsOfOtherStores = 0
-    /// The error of the first index that does not fit in memory, so that its missing bundles are not found; `nil` if there is
-    /// none.
+    /// The error of the first index that does not fit in memory, so that its missing bundles, and damage of the deltas
+    /// from it, are not found; `nil` if there is none.
     package private(set) var shortage: StoredIndex.Fault?
 
     /// Reads and compares all objects of a store.

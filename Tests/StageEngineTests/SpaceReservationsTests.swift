@@ -111,6 +111,16 @@ struct SpaceReservationsTests {
         #expect(reservations.reserve(usage(100, 10), for: first, at: now))
     }
 
+    /// The archive of a pack that has failed stays on disk for the next run.
+    @Test func theArchiveOfAnEndedPackIsNotFree() throws {
+        let reservations = reservations(bytes: 50, inodes: 100)
+        #expect(reservations.reserve(usage(150, 10), for: first))
+        reservations.end(first)
+        let after = try snapshot(of: reservations, bytes: 100, inodes: 100)
+        #expect(!reservations.reserve(usage(101, 10), for: second, at: after))
+        #expect(reservations.reserve(usage(100, 10), for: second, at: after))
+    }
+
     @Test func everythingFitsIfTheFreeSpaceIsUnknown() {
         let reservations = SpaceReservations(.unknown, for: [entry(first)])
         let all = usage(1 << 60, 1 << 60)

@@ -184,6 +184,35 @@ struct PackageTests: PublisherSuite {
         #expect(added.status == 0 && !added.error.contains("there is no '"), "\(added)")
     }
 
+    /// A link without an ending of its own, as `latest`.
+    @Test func theTargetOfALinkKeepsItsFormat() async throws {
+        try tree()
+        try write("aurora.tar.gz", "old")
+        try directory.createLink("latest", to: "aurora.tar.gz")
+        let made = try await program.run(["package", "recipe.json", "-o", "latest"])
+        #expect(made.status == 0, "\(made)")
+        #expect(try bytes(of: directory.path.pushing("aurora.tar.gz")).starts(with: [0x1f, 0x8b]))
+    }
+
+    /// Programs such as git-annex move each file elsewhere, and put a link in its place.
+    @Test func aRecordThatIsALinkItselfIsFound() async throws {
+        try tree()
+        let made = try await program.run(["package", "recipe.json", "-o", "aurora.tar"])
+        #expect(made.status == 0, "\(made)")
+        for (name, moved) in [("aurora.tar", "1"), ("aurora.tar.pack.json", "2")] {
+            let (old, new) = (FilePath.Component(known: name), FilePath.Component(known: moved))
+            try directory.rename(old, to: new, in: directory)
+            try directory.createLink(FilePath(name), to: moved)
+        }
+        let create = ["manifest", "create", "--application", "net.example", "-o", "m.json"]
+        #expect(try await program.run(create).status == 0)
+        let added = try await program.run([
+            "manifest", "add", "m.json", "aurora.tar", "--recipe", "recipe.json",
+            "--pack-version", "1",
+        ])
+        #expect(added.status == 0 && !added.error.contains("there is no '"), "\(added)")
+    }
+
     @Test func aLinkToNoFileIsNotReplaced() async throws {
         try tree()
         try directory.createLink("latest.tar", to: "none.tar")

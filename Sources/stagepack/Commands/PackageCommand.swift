@@ -218,7 +218,15 @@ struct PackageCommand: ReportingSubcommand {
     }
 
     private var archiveFormat: ArchiveFormat {
-        format ?? output.flatMap { ManifestLint.format(ofPath: $0) } ?? .tarZstandard
+        format ?? writtenName.flatMap { ManifestLint.format(ofPath: $0) } ?? .tarZstandard
+    }
+
+    /// The path of the file that is written: for a link, that of the file that it leads to.
+    private var writtenName: String? {
+        output.map { output in
+            let path = FilePath(output)
+            return FileStatus.isSymbolicLink(path) ? path.resolved?.string ?? output : output
+        }
     }
 
     /// Endings of archives in formats that packs cannot have.
@@ -226,7 +234,7 @@ struct PackageCommand: ReportingSubcommand {
 
     /// Refuses a file whose name says another format than its content has.
     private func checkEnding() throws {
-        guard format == nil, let output else { return }
+        guard format == nil, let output = writtenName else { return }
         let implied = ManifestLint.format(ofPath: output)
         let isOther = Self.otherEndings.contains { output.lowercased().hasSuffix($0) }
         guard isOther || implied.map(Self.canWrite) == false else { return }

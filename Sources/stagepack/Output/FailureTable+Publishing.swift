@@ -109,7 +109,7 @@ extension CommandFailure {
     private static func hint(forFolder error: FileError) -> String? {
         guard error.errno == .notDirectory, let name = error.path.lastComponent?.string,
             StoreObjectKind.allCases.contains(where: { $0.folder == name }),
-            FileStatus.isSymbolicLink(error.path)
+            FileStatus.isSymbolicLink(error.path), (try? Directory.open(error.path)) != nil
         else { return nil }
         return
             "the folder '\(name)' of a store cannot be a link: put the folder there, or link the whole store"
