@@ -82,9 +82,11 @@ import Testing
         let start = Date.now
         try world.manager.startForegroundDownload(world.download("a"))
         let task = try #require(world.daemon.tasks.first)
-        #expect(task.request.failsWithoutRetry == true)
         let date = try #require(task.request.earliestBegin)
         #expect(date > start)
+        let creation = world.daemon.requests.last { $0.line.hasPrefix("POST ") }
+        let created = String(decoding: try #require(creation).body, as: UTF8.self)
+        #expect(created.contains(#""failsWithoutRetry":true"#), "\(created)")
         let change = world.daemon.requests.last { $0.line == "PATCH /v1/tasks/1" }
         let text = String(decoding: try #require(change).body, as: UTF8.self)
         #expect(text.contains(#""promotes":true"#), "\(text)")
