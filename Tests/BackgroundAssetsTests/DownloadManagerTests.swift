@@ -67,18 +67,9 @@ import Testing
     @Test func aForegroundDownloadBeyondTheLimitLeavesNoTask() async throws {
         let world = try await World()
         try await world.daemon.client.makeSession("s", configuration: SessionConfiguration())
-        let url = world.server.url("/a")
-        let all = (0..<1000).map { number in
-            var request = TransferRequest(token: "\(number)", kind: .download, url: url)
+        try await world.daemon.downloads(1000, of: world.server.url("/a")) { request in
             request.isSuspended = true
             request.failsWithoutRetry = true
-            return request
-        }
-        for start in stride(from: 0, to: all.count, by: 100) {
-            _ = try await world.daemon.client.createTasks(
-                Array(all[start..<start + 100]),
-                in: "s"
-            )
         }
         let download = try world.download("a")
         #expect(throws: BAError.self) { try world.manager.startForegroundDownload(download) }

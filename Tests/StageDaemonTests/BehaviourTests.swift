@@ -158,15 +158,20 @@ struct BehaviourTests {
         #expect(event.kind == .cancelled && event.bytesReceived == received, "\(event)")
     }
 
-    @Test func theBytesOfATokenAreShownBeforeTheFirstAttempt() async throws {
-        server.answer("/a", with: Answer.content(noise(3 << 20)).stalled(after: 1 << 20))
+    /// Cancels a download of '/a' once it has received 1 MiB, and returns its resume token.
+    private func resumeToken() async throws -> String {
         let id = try await daemon.download(server.url("/a"), token: "one")
         try await wait(for: 1 << 20, of: id)
         var change = TransferChange()
         change.state = .cancelled
         change.producesResumeToken = true
         try await daemon.client.change(id, by: change)
-        let token = try #require(try await daemon.outcomes()[0].resumeToken)
+        return try #require(try await daemon.outcomes()[0].resumeToken)
+    }
+
+    @Test func theBytesOfATokenAreShownBeforeTheFirstAttempt() async throws {
+        server.answer("/a", with: Answer.content(noise(3 << 20)).stalled(after: 1 << 20))
+        let token = try await resumeToken()
         let next = try await daemon.download(server.url("/a"), token: "two") {
             ($0.resumeToken, $0.isSuspended) = (token, true)
         }
@@ -179,13 +184,7 @@ struct BehaviourTests {
         let gate = Gate()
         let answer = Answer.content(noise(3 << 20))
         server.answer("/a", with: answer.stalled(after: 1 << 20), answer.waiting(for: gate))
-        let id = try await daemon.download(server.url("/a"), token: "one")
-        try await wait(for: 1 << 20, of: id)
-        var change = TransferChange()
-        change.state = .cancelled
-        change.producesResumeToken = true
-        try await daemon.client.change(id, by: change)
-        let token = try #require(try await daemon.outcomes()[0].resumeToken)
+        let token = try await resumeToken()
         let watched = try await daemon.client.watch()
         defer { watched.close() }
         let next = try await daemon.download(server.url("/a"), token: "two") {

@@ -33,26 +33,6 @@ extension DaemonProcess {
         return try #require(ids.first)
     }
 
-    /// Creates many downloads of a URL, a thousand with each request, and returns their numbers.
-    @discardableResult
-    func downloads(
-        _ count: Int,
-        of url: String,
-        in session: String = "s",
-        _ change: (inout TransferRequest) -> Void
-    ) async throws -> [Int64] {
-        var ids: [Int64] = []
-        for start in stride(from: 0, to: count, by: 1000) {
-            let requests = (start..<min(start + 1000, count)).map { number in
-                var request = TransferRequest(token: "\(number)", kind: .download, url: url)
-                change(&request)
-                return request
-            }
-            ids += try await client.createTasks(requests, in: session)
-        }
-        return ids
-    }
-
     /// Changes the state of a task, and returns the task.
     @discardableResult
     func change(_ id: Int64, to state: TransferChange.State) async throws -> TransferTask {

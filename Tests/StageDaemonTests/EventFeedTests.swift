@@ -6,15 +6,16 @@ import Testing
 @testable import StageDaemon
 
 struct EventFeedTests {
+    private func attach(to feed: EventFeed, session: Int64) -> Subscription {
+        let subscription = Subscription(session: session, after: 0)
+        feed.attach(subscription)
+        #expect(subscription.takeMissedEvents())
+        return subscription
+    }
+
     @Test func onlyTheClientWhoseEventIsDroppedHasMissedOne() {
         let feed = EventFeed()
-        let (first, second) = (
-            Subscription(session: 1, after: 0), Subscription(session: 2, after: 0)
-        )
-        for subscription in [first, second] {
-            feed.attach(subscription)
-            #expect(subscription.takeMissedEvents())
-        }
+        let (first, second) = (attach(to: feed, session: 1), attach(to: feed, session: 2))
         let event = SessionEvent(.progress, time: Date(timeIntervalSince1970: 0))
         feed.report(event, of: 1, user: 1)
         for _ in 1..<ProgressQueue.limit { feed.report(event, of: 2, user: 1) }
@@ -29,13 +30,7 @@ struct EventFeedTests {
     @Test(arguments: [0, ProgressQueue.maximumBytes / 4])
     func progressOfOneUserDisplacesNoneOfAnother(sizeOfURL: Int) {
         let feed = EventFeed()
-        let (first, second) = (
-            Subscription(session: 1, after: 0), Subscription(session: 2, after: 0)
-        )
-        for subscription in [first, second] {
-            feed.attach(subscription)
-            #expect(subscription.takeMissedEvents())
-        }
+        let (first, second) = (attach(to: feed, session: 1), attach(to: feed, session: 2))
         var event = SessionEvent(.progress, time: Date(timeIntervalSince1970: 0))
         for _ in 1...3 { feed.report(event, of: 1, user: 1) }
         event.response = response(ofBytes: sizeOfURL)

@@ -149,14 +149,9 @@ struct FailWithoutRetryTests {
 
     @Test func aUserMayHaveAThousandSuchTasks() async throws {
         let url = server.url("/a")
-        let all = (0..<1000).map { number in
-            var request = TransferRequest(token: "\(number)", kind: .download, url: url)
+        try await daemon.downloads(1000, of: url) { request in
             request.isSuspended = true
             request.failsWithoutRetry = true
-            return request
-        }
-        for start in stride(from: 0, to: all.count, by: 100) {
-            _ = try await daemon.client.createTasks(Array(all[start..<start + 100]), in: "s")
         }
         let other = try await daemon.download(url) { $0.isSuspended = true }
         var change = TransferChange()

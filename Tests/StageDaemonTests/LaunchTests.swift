@@ -178,8 +178,9 @@ struct LaunchTests {
         #expect(try peer.notes("started").count == 1)
     }
 
-    /// The daemon that ends waits for its handler for ten seconds.
-    @Test func aDaemonWaitsForTheEndOfAnother() async throws {
+    /// Launches a second daemon while the first one is ending, which waits for its handler for ten seconds; the caller ends the
+    /// second one.
+    private func launchBesideEndingDaemon() async throws -> DaemonProcess {
         try await start(delay: 600, lease: 600, handler: peer.handler("hang"))
         try await daemon.download(server.url("/a"))
         try await peer.wait(for: "child")
@@ -187,8 +188,13 @@ struct LaunchTests {
         let lock = daemon.state.appending("lock")
         try await poll("the daemon does not end") { try text(of: lock).contains("ending") }
         let next = DaemonProcess(in: daemon.directory)
-        defer { next.abandon() }
         try next.launch()
+        return next
+    }
+
+    @Test func aDaemonWaitsForTheEndOfAnother() async throws {
+        let next = try await launchBesideEndingDaemon()
+        defer { next.abandon() }
         try await poll("the next daemon does not start") {
             // An error means that no daemon answers yet.
             let status = try? daemon.client.answer(to: .status, timeout: .seconds(5))
@@ -199,15 +205,8 @@ struct LaunchTests {
     }
 
     @Test func aDaemonThatWaitsForTheEndOfAnotherCanBeEnded() async throws {
-        try await start(delay: 600, lease: 600, handler: peer.handler("hang"))
-        try await daemon.download(server.url("/a"))
-        try await peer.wait(for: "child")
-        daemon.send(SIGTERM)
-        let lock = daemon.state.appending("lock")
-        try await poll("the daemon does not end") { try text(of: lock).contains("ending") }
-        let next = DaemonProcess(in: daemon.directory)
+        let next = try await launchBesideEndingDaemon()
         defer { next.abandon() }
-        try next.launch()
         try await poll("the next daemon does not wait") {
             // On a busy machine, the first daemon may have ended before. An error means that no daemon answers yet.
             let status = try? daemon.client.answer(to: .status, timeout: .seconds(5))

@@ -188,7 +188,7 @@ struct CreatedContentTests {
         #expect(planner.packsToMeasure(for: .packs([pack.id])).map(\.id) == [pack.id])
     }
 
-    /// What an interrupted run has created needs no inodes again; without a number of directories, its own do not count.
+    /// The files of an interrupted run need no inodes again; without a number of directories, its own do not count.
     @Test(arguments: [(10, 12 - 1 - 4), (nil, 3 - 1)] as [(Int?, Int)])
     func unfinishedContentNeedsNoInodesAgain(row: (directories: Int?, rest: Int)) throws {
         var pack = try pack(isIndexed: true)
