@@ -4,7 +4,7 @@ public import StageModel
 /// value.
 ///
 /// The size of the index is not included, since every way needs it, except before a first installation that takes
-/// an archive with a `PackIndex.FileTableDelta`: then ``objects`` includes the index, and ``archive`` that delta.
+/// an archive with a `PackIndex/fileTableDelta`: then ``objects`` includes the index, and ``archive`` that delta.
 public struct TransferChoice: Equatable, Sendable {
     /// A way to transfer content.
     public enum Way: String, Equatable, Sendable, Codable {

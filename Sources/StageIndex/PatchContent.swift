@@ -4,6 +4,8 @@ package import StageModel
 ///
 /// A piece is a frame of a file that has frames of its own, or a whole file that is a part of a frame. They are in
 /// the order of the files' paths; of pieces with equal content, only the first counts.
+///
+/// An index whose digests are omitted has the same pieces: `ContentIndex/omittingDigests(notIn:)`.
 package struct PatchContent: Equatable, Sendable {
     /// A piece.
     package struct Piece: Equatable, Sendable {
@@ -45,8 +47,14 @@ package struct PatchContent: Equatable, Sendable {
         // The value tells whether a piece was found in this version.
         var known: [Digest: Bool] = [:]
         other.forEachPiece { known[$0.digest] = false }
+        // Pieces whose digests are omitted: the other version has none of them.
+        var places: Set<ContentIndex.Place> = []
         var rest: [Piece] = []
         version.forEachPiece { piece in
+            if piece.digest == .omitted {
+                if places.insert(version.place(of: piece)).inserted { append(piece) }
+                return
+            }
             switch known.updateValue(true, forKey: piece.digest) {
             case nil: append(piece)
             case false?: if keepingRest { rest.append(piece) }
@@ -92,7 +100,7 @@ package struct PatchContent: Equatable, Sendable {
 
 extension ContentIndex {
     /// Calls `body` with each piece of each file, in the order of paths.
-    fileprivate func forEachPiece(_ body: (PatchContent.Piece) -> Void) {
+    func forEachPiece(_ body: (PatchContent.Piece) -> Void) {
         for position in entries.indices {
             guard let file = entries.file(at: position), file.size > 0 else { continue }
             switch file.content {

@@ -148,12 +148,12 @@ public struct PackIndex: Hashable, Sendable {
     /// The same index as deltas from older ones.
     public var deltas: [Delta]
     /// The same index as a delta from the file table of the pack's archive; `nil` for none.
-    public var fileTableDelta: FileTableDelta?
+    public var fileTableDelta: CompanionDelta?
 
-    /// An index as a delta from the file table of the unpacked archive, which a client makes of the files.
+    /// A delta of the index for a client that has decoded another object of the pack, and computes digests of its content.
     ///
-    /// With it, a first installation does not download the digests of all files.
-    public struct FileTableDelta: Hashable, Sendable {
+    /// With it, the client does not download these digests: those of the archive's files, or of a patch's pieces.
+    public struct CompanionDelta: Hashable, Sendable {
         /// The delta's URL: absolute, or relative to each mirror.
         public var url: String
         /// The exact download size of the delta, in bytes.
@@ -238,6 +238,8 @@ public struct PackIndex: Hashable, Sendable {
         public var windowSize: ByteCount
         /// The maximum number of bytes of the older version that a decoder keeps beside them; at most ``ManifestLimits/windowSize``.
         public var prefixSize: ByteCount
+        /// The index, without the digests that follow from the patch, as a delta from the older one; `nil` for none.
+        public var indexDelta: CompanionDelta?
 
         /// Creates a reference from its parts.
         public init(
@@ -245,13 +247,15 @@ public struct PackIndex: Hashable, Sendable {
             size: ByteCount,
             digest: Digest,
             windowSize: ByteCount,
-            prefixSize: ByteCount
+            prefixSize: ByteCount,
+            indexDelta: CompanionDelta? = nil
         ) {
             self.url = url
             self.size = size
             self.digest = digest
             self.windowSize = windowSize
             self.prefixSize = prefixSize
+            self.indexDelta = indexDelta
         }
     }
 
@@ -271,7 +275,7 @@ public struct PackIndex: Hashable, Sendable {
         contentDigest: Digest,
         bundleSize: ByteCount,
         deltas: [Delta] = [],
-        fileTableDelta: FileTableDelta? = nil
+        fileTableDelta: CompanionDelta? = nil
     ) {
         self.url = url
         self.size = size

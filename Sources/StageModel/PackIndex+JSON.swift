@@ -10,7 +10,7 @@ struct IndexDocument: JSONReadable, Encodable {
         Key.self,
         nested: [
             .deltas: DeltaDocument.memberNames,
-            .fileTableDelta: FileTableDeltaDocument.memberNames,
+            .fileTableDelta: CompanionDeltaDocument.memberNames,
         ]
     )
 
@@ -28,7 +28,7 @@ struct IndexDocument: JSONReadable, Encodable {
         )
         if members.has(.fileTableDelta) {
             index.fileTableDelta =
-                try members.value(FileTableDeltaDocument.self, for: .fileTableDelta).delta
+                try members.value(CompanionDeltaDocument.self, for: .fileTableDelta).delta
         }
         guard members.has(.deltas) else { return }
         index.deltas = try members.values(
@@ -49,7 +49,7 @@ struct IndexDocument: JSONReadable, Encodable {
         try container.encode(index.contentDigest, forKey: .contentSHA256)
         try container.encode(index.bundleSize, forKey: .bundleSize)
         try container.encodeIfPresent(
-            index.fileTableDelta.map(FileTableDeltaDocument.init),
+            index.fileTableDelta.map(CompanionDeltaDocument.init),
             forKey: .fileTableDelta
         )
         guard !index.deltas.isEmpty else { return }
@@ -57,19 +57,19 @@ struct IndexDocument: JSONReadable, Encodable {
     }
 }
 
-/// The delta of an index from a file table in the JSON of a manifest.
-private struct FileTableDeltaDocument: JSONReadable, Encodable {
-    var delta: PackIndex.FileTableDelta
+/// The delta of an index for clients of an archive or a patch in the JSON of a manifest.
+private struct CompanionDeltaDocument: JSONReadable, Encodable {
+    var delta: PackIndex.CompanionDelta
 
     private enum Key: String, CodingKey, CaseIterable { case url, size, sha256 }
 
     static let memberNames = MemberNames(Key.self)
 
-    init(_ delta: PackIndex.FileTableDelta) { self.delta = delta }
+    init(_ delta: PackIndex.CompanionDelta) { self.delta = delta }
 
     init(reading node: JSONNode) throws(ManifestError) {
         let members = try JSONMembers(node, keyedBy: Key.self)
-        delta = PackIndex.FileTableDelta(
+        delta = PackIndex.CompanionDelta(
             url: try members.reference(.url),
             size: try members.byteCount(.size, atMost: ManifestLimits.indexSize),
             digest: try members.digest(.sha256)
@@ -136,10 +136,13 @@ private struct PatchDocument: JSONReadable, Encodable {
     var patch: PackIndex.Patch
 
     private enum Key: String, CodingKey, CaseIterable {
-        case url, size, sha256, windowSize, prefixSize
+        case url, size, sha256, windowSize, prefixSize, indexDelta
     }
 
-    static let memberNames = MemberNames(Key.self)
+    static let memberNames = MemberNames(
+        Key.self,
+        nested: [.indexDelta: CompanionDeltaDocument.memberNames]
+    )
 
     init(_ patch: PackIndex.Patch) { self.patch = patch }
 
@@ -152,6 +155,10 @@ private struct PatchDocument: JSONReadable, Encodable {
             windowSize: try members.byteCount(.windowSize, atMost: ManifestLimits.windowSize),
             prefixSize: try members.byteCount(.prefixSize, atMost: ManifestLimits.windowSize)
         )
+        if members.has(.indexDelta) {
+            patch.indexDelta =
+                try members.value(CompanionDeltaDocument.self, for: .indexDelta).delta
+        }
     }
 
     func encode(to encoder: any Encoder) throws {
@@ -161,6 +168,10 @@ private struct PatchDocument: JSONReadable, Encodable {
         try container.encode(patch.digest, forKey: .sha256)
         try container.encode(patch.windowSize, forKey: .windowSize)
         try container.encode(patch.prefixSize, forKey: .prefixSize)
+        try container.encodeIfPresent(
+            patch.indexDelta.map(CompanionDeltaDocument.init),
+            forKey: .indexDelta
+        )
     }
 }
 

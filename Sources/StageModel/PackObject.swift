@@ -49,6 +49,14 @@ extension Pack {
                 delta.patch.map {
                     PackObject("\(member).patch", url: $0.url, size: $0.size, digests: $0.digest)
                 },
+                delta.patch?.indexDelta.map {
+                    PackObject(
+                        "\(member).patch.indexDelta",
+                        url: $0.url,
+                        size: $0.size,
+                        digests: $0.digest
+                    )
+                },
                 delta.frames.map {
                     PackObject("\(member).frames", url: nil, size: $0.size, digests: $0.digest)
                 },

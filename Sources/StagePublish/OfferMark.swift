@@ -44,7 +44,7 @@ package enum OfferMark {
         _ index: ContentIndex,
         named name: Digest,
         archive: PackArchive?,
-        fileTableDelta: PackIndex.FileTableDelta?,
+        fileTableDelta: PackIndex.CompanionDelta?,
         deltas: [PackIndex.Delta] = [],
         to store: Directory
     ) throws(FileError) {

@@ -11,7 +11,7 @@ import SystemPackage
 /// Its name in the store is `i/<SHA-256 of the delta>.of.<SHA-256 of the decompressed index>`.
 struct StoredFileTableDelta {
     /// The reference for the manifest, with a URL relative to the store.
-    let reference: PackIndex.FileTableDelta
+    let reference: PackIndex.CompanionDelta
     private let bytes: [UInt8]
     private let name: FilePath.Component
 
@@ -36,8 +36,8 @@ struct StoredFileTableDelta {
         of index: ContentIndex,
         named content: Digest,
         in directory: Directory
-    ) throws(FileError) -> PackIndex.FileTableDelta? {
-        var found: PackIndex.FileTableDelta?
+    ) throws(FileError) -> PackIndex.CompanionDelta? {
+        var found: PackIndex.CompanionDelta?
         lazy var encoded = index.encoded()
         lazy var table = index.encodedFileTable()
         for entry in try directory.entries()
@@ -71,8 +71,8 @@ struct StoredFileTableDelta {
         _ name: FilePath.Component,
         size: Int,
         digest: Digest
-    ) -> PackIndex.FileTableDelta {
-        PackIndex.FileTableDelta(url: "i/\(name)", size: ByteCount(size), digest: digest)
+    ) -> PackIndex.CompanionDelta {
+        PackIndex.CompanionDelta(url: "i/\(name)", size: ByteCount(size), digest: digest)
     }
 }
 

@@ -193,7 +193,7 @@ extension StoredIndex {
     }
 
     /// Returns the delta from the file table for a manifest whose index is at a URL.
-    private func fileTableDelta(besideIndexAt url: String) -> PackIndex.FileTableDelta? {
+    private func fileTableDelta(besideIndexAt url: String) -> PackIndex.CompanionDelta? {
         guard var delta = reference.fileTableDelta else { return nil }
         delta.url = Self.url(of: delta.url, besideIndexAt: url)
         return delta

@@ -27,7 +27,7 @@ struct FileTableDeltaTests {
         return tree
     }()
 
-    private func publish() async throws -> (pack: Pack, delta: PackIndex.FileTableDelta) {
+    private func publish() async throws -> (pack: Pack, delta: PackIndex.CompanionDelta) {
         try await world.publish(
             Self.tree,
             links: ["a/link": "b", "zz": "a/b.c"],
@@ -98,7 +98,7 @@ struct FileTableDeltaTests {
     @Test func aDeltaThatLeadsElsewhereIsMadeUpForByTheIndex() async throws {
         var (pack, delta) = try await publish()
         let bytes = noise(500)
-        delta = PackIndex.FileTableDelta(
+        delta = PackIndex.CompanionDelta(
             url: "i/other",
             size: ByteCount(bytes.count),
             digest: Digest(of: bytes)

@@ -270,7 +270,7 @@ struct SharingTests {
                 contentDigest: digest,
                 bundleSize: size
             )
-            index.fileTableDelta = PackIndex.FileTableDelta(url: "i/2", size: size, digest: digest)
+            index.fileTableDelta = PackIndex.CompanionDelta(url: "i/2", size: size, digest: digest)
             index.deltas = [PackIndex.Delta(base: digest, url: "i/3", size: size, digest: digest)]
             index.deltas[0].patch = PackIndex.Patch(
                 url: "p/1",
