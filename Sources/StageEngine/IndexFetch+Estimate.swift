@@ -67,13 +67,14 @@ extension IndexFetch {
 
     /// Estimates the transfer for staging the pack.
     ///
-    /// Fetches the index, unless the archive is taken before it, and the table of a delta set if it can change the choice, and writes nothing.
+    /// Fetches the index, unless the archive or the patch is taken before it, and the table of a delta set if it can change the choice, and writes nothing.
     ///
     /// - Parameters:
     ///   - base: The staged generation; `nil` if no version of the pack is staged.
     ///   - archive: The bytes of the archive still to download; `nil` if there is no archive or no space for
     ///     it.
     ///   - patch: The bytes of the patch from the staged version still to download; `nil` if there is none.
+    ///   - precedesIndex: `true` if there is space for the patch beside the whole content, so that it may be taken before the index.
     ///   - available: The free space and inodes of the file system.
     /// - Returns: The choice with exact sizes, and the bytes of all requests of a run.
     /// - Throws: ``StageError`` if the index cannot be fetched.
@@ -81,9 +82,15 @@ extension IndexFetch {
         from base: IndexSource.Base?,
         archive: ByteCount?,
         patch: ByteCount?,
+        precedesIndex: Bool,
         available: AvailableSpace
     ) async throws(StageError) -> TransferEstimate {
         if base == nil, let choice = choiceBeforeIndex(archive: archive) {
+            return (choice, choice.byteCount)
+        }
+        if precedesIndex, let base,
+            let choice = choiceBeforeIndex(from: base, archive: archive, patch: patch)
+        {
             return (choice, choice.byteCount)
         }
         var figures = StagingFigures(transferred: .zero, reused: .zero, source: nil)

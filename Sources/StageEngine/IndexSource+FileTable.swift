@@ -34,6 +34,7 @@ extension IndexSource {
         countingIn figures: inout StagingFigures
     ) async throws(StageError) -> UnpackedArchive? {
         guard let archive = work.pack.archive, base == nil,
+            let fileTableDelta = reference.fileTableDelta,
             try await !hasContent(area),
             let choice = try await indexFetch.choiceBeforeIndex(
                 archive: remaining(archive, in: area)
@@ -41,7 +42,8 @@ extension IndexSource {
         else { return nil }
         try indexFetch.checkSize()
         work.report(.chose(choice))
-        guard let delta = try await fileTableDelta(countingIn: &figures) else { return nil }
+        let delta = try await indexFetch.companionDelta(fileTableDelta, countingIn: &figures)
+        guard let delta else { return nil }
         var result = UnpackedArchive()
         result.directory = try await unpack(archive, in: area, countingIn: &figures)
         guard let unpacked = result.directory else { return result }
@@ -60,22 +62,6 @@ extension IndexSource {
         return result
     }
 
-    /// Fetches the delta of the index; returns `nil` if no server sends it: then the index itself is fetched.
-    private func fileTableDelta(
-        countingIn figures: inout StagingFigures
-    ) async throws(StageError) -> [UInt8]? {
-        do throws(StageError) {
-            return try await indexFetch.fileTableDelta(countingIn: &figures)
-        } catch {
-            guard error.isOfSource else { throw error }
-            work.fetching.log(
-                error,
-                as: "the delta that restores the index of a pack cannot be used"
-            )
-            return nil
-        }
-    }
-
     /// Returns the file table of an unpacked archive; `nil` if the archive has an entry that no pack may have.
     private func fileTable(of unpacked: Directory) async throws(StageError) -> [UInt8]? {
         let (files, isStopped) = try await withCancellableThread {
@@ -92,7 +78,7 @@ extension IndexSource {
     }
 
     /// Returns whether the container has the index, or single files of this version.
-    private func hasContent(_ area: StagingArea) async throws(StageError) -> Bool {
+    func hasContent(_ area: StagingArea) async throws(StageError) -> Bool {
         if try await indexFetch.hasIndex(in: area.directory) { return true }
         let path = FilePath("\(ContainerLayout.files)/\(reference.contentDigest)")
         let root = work.container.root

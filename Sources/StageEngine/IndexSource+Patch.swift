@@ -25,7 +25,7 @@ extension IndexSource {
         )
     }
 
-    /// Downloads the patch, writes the missing content that it restores, removes it, and returns the updated local
+    /// Downloads the patch unless it was taken before the index, writes the missing content that it restores, removes it, and returns the updated local
     /// content.
     ///
     /// A bad patch or a failing server is not an error: the content concerned is fetched in another way.
@@ -35,36 +35,20 @@ extension IndexSource {
         reusing local: ReusableContent,
         countingIn figures: inout StagingFigures
     ) async throws(StageError) -> ReusableContent {
-        guard let base = run.base else { return local }
-        let download: VerifiedDownload
-        do throws(StageError) {
-            download = try await .fetch(
-                patch.reference.digest,
-                size: patch.reference.size,
-                from: patch.reference.url,
-                for: work
-            )
-        } catch {
-            // Objects may be on another server, or the patch alone unreachable.
-            guard error.isOfSource else { throw error }
-            work.fetching.log(error, as: "the patch of an indexed pack cannot be used")
-            return local
+        var fetched = run.patch
+        if fetched == nil {
+            fetched = try await fetch(patch.reference, countingIn: &figures)
         }
+        guard let base = run.base, let download = fetched else { return local }
         defer { download.end() }
-        figures.add(download.figures)
-        let decoder = PatchDecoder(patch: patch, tree: run.tree, base: base, local: local)
+        let decoder = PatchDecoder(patch: patch, base: base)
         let path = download.path
         do throws(StageError) {
-            // The decoder keeps a part of both versions in memory.
-            let result = try await work.stager.patching.run {
-                () async throws(StageError) -> PatchDecoder.Result? in
-                try await withCancellableThread { cancellation throws(StageError) in
-                    try StageError.wrapping { () throws(FileError) in
-                        try decoder.decode(path) { cancellation.isRequested }
-                    }
+            let result = try await decoding { cancellation throws(FileError) in
+                try decoder.decode(path, into: run.tree, reusing: local) {
+                    cancellation.isRequested
                 }
             }
-            guard let result else { throw .cancelled }
             if let fault = result.fault { log(fault, of: patch.reference) }
             // Frees the space for the content that is still missing.
             try download.remove()
@@ -77,7 +61,49 @@ extension IndexSource {
         }
     }
 
-    private func log(_ fault: String, of patch: PackIndex.Patch) {
+    /// Downloads a patch; returns `nil` if it cannot be downloaded: then the content is fetched in another way.
+    ///
+    /// The caller ends the download.
+    func fetch(
+        _ patch: PackIndex.Patch,
+        countingIn figures: inout StagingFigures
+    ) async throws(StageError) -> VerifiedDownload? {
+        do throws(StageError) {
+            let download = try await VerifiedDownload.fetch(
+                patch.digest,
+                size: patch.size,
+                from: patch.url,
+                for: work
+            )
+            figures.add(download.figures)
+            return download
+        } catch {
+            // Objects may be on another server, or the patch alone unreachable.
+            guard error.isOfSource else { throw error }
+            work.fetching.log(error, as: "the patch of an indexed pack cannot be used")
+            return nil
+        }
+    }
+
+    /// Runs a decoder of a patch, one at a time: it keeps a part of both versions in memory.
+    ///
+    /// - Parameter body: Returns `nil` if cancelled.
+    /// - Returns: The result.
+    /// - Throws: The error of `body`; ``StageError/cancelled``.
+    func decoding<Value: Sendable>(
+        _ body: @escaping @Sendable (_ cancellation: Cancellation) throws(FileError) -> Value?
+    ) async throws(StageError) -> Value {
+        let value = try await work.stager.patching.run {
+            () async throws(StageError) -> Value? in
+            try await withCancellableThread { cancellation throws(StageError) in
+                try StageError.wrapping { () throws(FileError) in try body(cancellation) }
+            }
+        }
+        guard let value else { throw .cancelled }
+        return value
+    }
+
+    func log(_ fault: String, of patch: PackIndex.Patch) {
         work.stager.logger.warning(
             "a patch did not bring all of its content",
             metadata: [

@@ -40,6 +40,8 @@ struct IndexSource: Sendable {
         let tree: IndexedTree
         let area: StagingArea
         let base: Base?
+        /// The patch that was taken before the index; `nil` if the index was fetched in another way.
+        var patch: VerifiedDownload?
         let failures = FailedFetches()
     }
 
@@ -49,14 +51,16 @@ struct IndexSource: Sendable {
         let base = try await base()
         var figures = StagingFigures(transferred: .zero, reused: .zero, source: nil)
         let unpacked = try await takeArchiveFirst(in: area, base: base, countingIn: &figures)
+        let patched = try await takePatchFirst(in: area, base: base, countingIn: &figures)
+        defer { patched?.patch.end() }
         let index: VerifiedIndex
-        if let restored = unpacked?.index {
+        if let restored = unpacked?.index ?? patched?.index {
             index = restored
         } else {
             index = try await self.index(for: area.directory, base: base, countingIn: &figures)
         }
         let tree = IndexedTree(index, content: area.content)
-        let run = Run(tree: tree, area: area, base: base)
+        let run = Run(tree: tree, area: area, base: base, patch: patched?.patch)
         try await checkSpace(of: run, areFilesUnpacked: unpacked?.directory != nil)
         var reusable = try await local(in: run)
         let local = tree.index.storedSize - tree.index.storedLength(of: reusable.missing)
@@ -181,7 +185,7 @@ struct IndexSource: Sendable {
             patch: patch,
             countingIn: &figures
         )
-        work.report(.chose(choice))
+        if choice.way != .patch || run.patch == nil { work.report(.chose(choice)) }
         if choice.way == .patch, let patch {
             local = try await take(patch, in: run, reusing: local, countingIn: &figures)
             // Usually empty: a patch without faults provides everything.
@@ -345,51 +349,4 @@ extension FrameDownloader.Outcome {
         source: nil,
         undecodedFrames: []
     )
-}
-
-/// The result of one of two operations.
-private enum Part<First: Sendable, Second: Sendable>: Sendable {
-    case first(Result<First, StageError>)
-    case second(Result<Second, StageError>)
-}
-
-/// Runs two operations concurrently.
-///
-/// If one fails, cancels the other and waits for it.
-private func withBoth<First: Sendable, Second: Sendable>(
-    _ first: @escaping @Sendable () async -> Result<First, StageError>,
-    and second: @escaping @Sendable () async -> Result<Second, StageError>
-) async throws(StageError) -> (First, Second) {
-    let both = await withTaskGroup(of: Part<First, Second>.self) { group in
-        group.addTask { .first(await first()) }
-        group.addTask { .second(await second()) }
-        var (first, second): (First?, Second?)
-        var failure: StageError?
-        for await part in group {
-            switch part {
-            case .first(.success(let value)): first = value
-            case .second(.success(let value)): second = value
-            case .first(.failure(let error)), .second(.failure(let error)):
-                // The first error is the cause; the second may be a consequence of the cancellation.
-                failure = failure ?? error
-                group.cancelAll()
-            }
-        }
-        guard let first, let second else {
-            return Result<(First, Second), StageError>.failure(failure ?? .cancelled)
-        }
-        return .success((first, second))
-    }
-    return try both.get()
-}
-
-extension Result where Success: Sendable, Failure: Sendable {
-    /// Creates the result of an asynchronous body, from its value or the error that it throws.
-    fileprivate init(_ body: () async throws(Failure) -> Success) async {
-        do throws(Failure) {
-            self = .success(try await body())
-        } catch {
-            self = .failure(error)
-        }
-    }
 }

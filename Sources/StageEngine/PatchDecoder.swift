@@ -6,16 +6,10 @@ import StageModel
 import StageSystem
 import SystemPackage
 
-/// Restores the pieces of a patch from the staged generation, part by part, and writes them into the staging area.
-///
-/// Each piece is written only if it has the digest in the index. If a file of the staged generation or a part of the
-/// patch is damaged, other sources provide the pieces that fail this check.
+/// Restores the pieces of a patch from the staged generation, part by part.
 struct PatchDecoder: Sendable {
     let patch: UsablePatch
-    let tree: IndexedTree
     let base: IndexSource.Base
-    /// The content that needs no patch.
-    let local: ReusableContent
 
     /// The result of decoding a patch.
     struct Result {
@@ -25,49 +19,95 @@ struct PatchDecoder: Sendable {
         var fault: String?
     }
 
-    /// Decodes a patch whose digest was verified; skips parts whose pieces are all in the area.
+    /// The digests of the content of a patch.
+    struct Digests {
+        /// The digests of the pieces, in their order; fewer than there are pieces after a fault.
+        var digests: [Digest]
+        /// The reason why the patch did not provide all of its pieces; `nil` if it did.
+        var fault: String?
+    }
+
+    /// Decodes a patch whose digest was verified, and writes the missing content into the staging area; skips parts whose pieces
+    /// are all there.
+    ///
+    /// Each piece is written only if it has the digest in the index. If a file of the staged generation or a part of the
+    /// patch is damaged, other sources provide the pieces that fail this check.
     ///
     /// - Parameters:
     ///   - path: The patch.
+    ///   - tree: The files in the staging area.
+    ///   - local: The content that needs no patch.
     ///   - isStopped: Called between pieces of the content; `true` stops.
     /// - Returns: The result; `nil` if stopped early.
     /// - Throws: ``FileError`` if the patch cannot be read or the content cannot be written.
     ///
     /// This function must not be asynchronous: the optimiser of Swift 6.3 would free the memory of the
     /// decompressor and the bytes in the wrong order, which crashes the process.
-    func decode(_ path: FilePath, unless isStopped: () -> Bool) throws(FileError) -> Result? {
+    func decode(
+        _ path: FilePath,
+        into tree: IndexedTree,
+        reusing local: ReusableContent,
+        unless isStopped: () -> Bool
+    ) throws(FileError) -> Result? {
+        var cutter = PieceCutter(patch.content, for: PieceWriter(tree, local: local))
+        guard try decode(path, to: &cutter, unless: isStopped) else { return nil }
+        return Result(inventory: cutter.consumer.inventory, fault: cutter.fault)
+    }
+
+    /// Decodes a patch whose digest was verified, and returns the digests of its pieces; writes nothing.
+    ///
+    /// Pieces whose digests the index does not omit must have these.
+    ///
+    /// - Parameters:
+    ///   - path: The patch.
+    ///   - isStopped: Called between pieces of the content; `true` stops.
+    /// - Returns: The digests; `nil` if stopped early.
+    /// - Throws: ``FileError`` if the patch cannot be read.
+    ///
+    /// This function must not be asynchronous, as ``decode(_:into:reusing:unless:)``.
+    func digests(
+        of path: FilePath,
+        unless isStopped: () -> Bool
+    ) throws(FileError) -> Digests? {
+        var cutter = PieceCutter(patch.content, for: PieceDigests())
+        guard try decode(path, to: &cutter, unless: isStopped) else { return nil }
+        return Digests(digests: cutter.consumer.digests, fault: cutter.fault)
+    }
+
+    /// Decodes the parts that are needed; returns `false` if stopped early.
+    private func decode<Consumer: PieceConsumer & ~Copyable>(
+        _ path: FilePath,
+        to cutter: inout PieceCutter<Consumer>,
+        unless isStopped: () -> Bool
+    ) throws(FileError) -> Bool {
         let file = try File.open(readingRegular: path)
         let read = try PatchTable.read(ofPatchWith: file.status().size) {
             (count) throws(FileError) in try file.head(count)
         }
-        var writer = PieceWriter(patch.content, of: tree, local: local)
         guard let (table, frames) = read, patch.accepts(table) else {
-            return Result(
-                inventory: writer.inventory,
-                fault: "its table is not that of these versions"
-            )
+            cutter.fault = "its table is not that of these versions"
+            return true
         }
-        var fault: String?
         for (part, frame) in zip(table.parts, frames) {
-            writer.begin(contentOfLength: part.contentLength)
-            guard writer.isNeeded else { continue }
+            cutter.begin(contentOfLength: part.contentLength)
+            guard cutter.isNeeded else { continue }
             guard UsablePatch.memory(for: part) <= ByteCount(AvailableMemory.byteCount()) else {
-                fault = "a part takes more memory than is available"
+                cutter.fault = "a part takes more memory than is available"
                 continue
             }
-            let isWhole = try decode(part, in: frame, of: file, to: &writer, unless: isStopped)
-            guard let isWhole else { return nil }
-            if !isWhole { fault = "a part is damaged, or the files that it refers to" }
+            let isWhole = try decode(part, in: frame, of: file, to: &cutter, unless: isStopped)
+            guard let isWhole else { return false }
+            if !isWhole { cutter.fault = "a part is damaged, or the files that it refers to" }
         }
-        return Result(inventory: writer.inventory, fault: fault)
+        return true
     }
 
     /// Decodes a part; returns whether it provided all of its pieces, and `nil` if stopped early.
-    private func decode(
+    private func decode<Consumer: PieceConsumer & ~Copyable>(
         _ part: PatchTable.Part,
         in frame: Range<Int64>,
         of file: borrowing File,
-        to writer: inout PieceWriter,
+        to cutter: inout PieceCutter<Consumer>,
         unless isStopped: () -> Bool
     ) throws(FileError) -> Bool? {
         // Returns the heap memory of both sides to the system.
@@ -77,7 +117,7 @@ struct PatchDecoder: Sendable {
         var decompressor = PrefixedStreamDecompressor(window: Int64(part.decompressedLength))
         var runs = SimilarRunDecoder(part)
         var stopped = false
-        // If decompression fails midway, the pieces written before are kept.
+        // If decompression fails midway, the pieces before are kept.
         let isWhole = try decompressor.decompress(after: prefix.span) {
             (buffer) throws(FileError) in
             let count = try file.read(into: &buffer, at: offset)
@@ -87,12 +127,12 @@ struct PatchDecoder: Sendable {
         } to: { (bytes) throws(FileError) in
             stopped = isStopped()
             if stopped { return false }
-            if part.runsLength == 0 { return try writer.take(bytes) }
+            if part.runsLength == 0 { return try cutter.take(bytes) }
             // Any error means that the part is damaged.
             guard let content = try? runs.restore(bytes, after: prefix.span) else { return false }
-            return try writer.take(content.span)
+            return try cutter.take(content.span)
         }
-        return stopped ? nil : isWhole && writer.isComplete
+        return stopped ? nil : isWhole && cutter.isComplete
     }
 
     /// Reads the bytes that a part refers to, with zeros for those that cannot be read; `nil` if stopped early.
@@ -147,18 +187,24 @@ private struct StagedPieceReader: ~Copyable {
     }
 }
 
-/// Cuts the content of a part into its pieces, and writes those that are missing.
-private struct PieceWriter: ~Copyable {
-    /// The content of the area so far.
-    private(set) var inventory: IndexedTree.Inventory
-    private let tree: IndexedTree
+/// A use of the pieces of a patch.
+private protocol PieceConsumer: ~Copyable {
+    /// Returns whether a piece is used; a part without such pieces is not decoded.
+    func needs(_ piece: PatchContent.Piece) -> Bool
+
+    /// Takes the content of a piece; returns `false` if it has another digest than the index names.
+    mutating func take(
+        _ piece: PatchContent.Piece,
+        content: [UInt8]
+    ) throws(FileError) -> Bool
+}
+
+/// Cuts the content of a part into its pieces.
+private struct PieceCutter<Consumer: PieceConsumer & ~Copyable>: ~Copyable {
+    private(set) var consumer: Consumer
+    /// The reason why the patch did not provide all of its pieces; `nil` if there is none so far.
+    var fault: String?
     private let content: PatchContent
-    /// The entries that come from another source.
-    private let others: [Bool]
-    private let missing: Set<Int>
-    /// The entries of small files that are missing, by their content.
-    private var smallFiles: [Digest: [Int]] = [:]
-    private var cursor: DirectoryCursor
     /// The pieces of the part that are still to come.
     private var left = 0..<0
     /// The position after the last piece of the part.
@@ -168,16 +214,9 @@ private struct PieceWriter: ~Copyable {
     /// The beginning of the next piece.
     private var buffer: [UInt8] = []
 
-    init(_ content: PatchContent, of tree: IndexedTree, local: ReusableContent) {
+    init(_ content: PatchContent, for consumer: consuming Consumer) {
         self.content = content
-        self.tree = tree
-        inventory = local.areaInventory
-        others = local.expected.done
-        missing = Set(local.missing)
-        cursor = DirectoryCursor(tree.content)
-        for (position, file) in tree.index.files where file.size > 0 && !others[position] {
-            if case .part = file.content { smallFiles[file.digest, default: []].append(position) }
-        }
+        self.consumer = consumer
     }
 
     /// Begins with the next part, whose content follows that of the part before.
@@ -189,18 +228,14 @@ private struct PieceWriter: ~Copyable {
         buffer.removeAll(keepingCapacity: true)
     }
 
-    /// `true` if the area lacks a piece of the part.
-    var isNeeded: Bool { left.contains { isMissing(content.pieces[$0]) } }
+    /// `true` if a piece of the part is used.
+    var isNeeded: Bool {
+        for position in left where consumer.needs(content.pieces[position]) { return true }
+        return false
+    }
 
     /// `true` once all pieces of the part were taken and had the digests in the index.
     var isComplete: Bool { left.isEmpty && rejected == 0 }
-
-    private func isMissing(_ piece: PatchContent.Piece) -> Bool {
-        if let frame = piece.frame {
-            return missing.contains(frame) && !inventory.frames.contains(frame)
-        }
-        return smallFiles[piece.digest]?.contains { !inventory.done[$0] } ?? false
-    }
 
     /// Takes the next bytes; returns `false` after the last piece.
     mutating func take(_ bytes: Span<UInt8>) throws(FileError) -> Bool {
@@ -214,23 +249,75 @@ private struct PieceWriter: ~Copyable {
             }
             offset = end
             guard buffer.count == piece.length else { break }
-            if Digest(of: buffer) == piece.digest { try write(piece) } else { rejected += 1 }
+            if try !consumer.take(piece, content: buffer) { rejected += 1 }
             buffer.removeAll(keepingCapacity: true)
             left = position + 1..<self.end
         }
         return true
     }
+}
 
-    private mutating func write(_ piece: PatchContent.Piece) throws(FileError) {
-        guard isMissing(piece) else { return }
+/// Computes the digests of pieces.
+private struct PieceDigests: ~Copyable, PieceConsumer {
+    private(set) var digests: [Digest] = []
+
+    func needs(_ piece: PatchContent.Piece) -> Bool { true }
+
+    mutating func take(
+        _ piece: PatchContent.Piece,
+        content: [UInt8]
+    ) throws(FileError) -> Bool {
+        let digest = Digest(of: content)
+        digests.append(digest)
+        return piece.digest == .omitted || piece.digest == digest
+    }
+}
+
+/// Writes pieces that are missing.
+private struct PieceWriter: ~Copyable, PieceConsumer {
+    /// The content of the area so far.
+    private(set) var inventory: IndexedTree.Inventory
+    private let tree: IndexedTree
+    /// The entries that come from another source.
+    private let others: [Bool]
+    private let missing: Set<Int>
+    /// The entries of small files that are missing, by their content.
+    private var smallFiles: [Digest: [Int]] = [:]
+    private var cursor: DirectoryCursor
+
+    init(_ tree: IndexedTree, local: ReusableContent) {
+        self.tree = tree
+        inventory = local.areaInventory
+        others = local.expected.done
+        missing = Set(local.missing)
+        cursor = DirectoryCursor(tree.content)
+        for (position, file) in tree.index.files where file.size > 0 && !others[position] {
+            if case .part = file.content { smallFiles[file.digest, default: []].append(position) }
+        }
+    }
+
+    func needs(_ piece: PatchContent.Piece) -> Bool {
         if let frame = piece.frame {
-            _ = try tree.writeFrame(frame, content: buffer, except: others, using: &cursor)
+            return missing.contains(frame) && !inventory.frames.contains(frame)
+        }
+        return smallFiles[piece.digest]?.contains { !inventory.done[$0] } ?? false
+    }
+
+    mutating func take(
+        _ piece: PatchContent.Piece,
+        content: [UInt8]
+    ) throws(FileError) -> Bool {
+        guard Digest(of: content) == piece.digest else { return false }
+        guard needs(piece) else { return true }
+        if let frame = piece.frame {
+            _ = try tree.writeFrame(frame, content: content, except: others, using: &cursor)
             inventory.frames.insert(frame)
         } else {
             for position in smallFiles[piece.digest] ?? [] where !inventory.done[position] {
-                try tree.writeFile(position, content: buffer, using: &cursor)
+                try tree.writeFile(position, content: content, using: &cursor)
                 inventory.done[position] = true
             }
         }
+        return true
     }
 }

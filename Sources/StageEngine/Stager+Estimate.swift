@@ -39,7 +39,7 @@ extension Stager {
         let withoutSpace = packs.filter { pack in
             guard estimates[pack.id]?.choice.way == .archive, let size = choices[pack.id]?.archive
             else { return false }
-            return !reservations.reserve(pack.usage(byArchiveOf: size), for: pack.id)
+            return !reservations.reserve(pack.usage(byDownloadOf: size), for: pack.id)
         }
         // The packs before them have the space for their archives.
         for (id, estimate) in await withIndexes(of: withoutSpace, from: manifest, transfer) {
@@ -82,8 +82,11 @@ extension IndexFetch {
         let held = try await StageError.blocking { () throws(FileError) in
             try IndexSource.Base(base.lease)
         }
+        func hasSpace(for size: ByteCount) -> Bool {
+            available.shortage(for: pack.usage(byDownloadOf: size)) == nil
+        }
         let archive = choice.archive.flatMap { size -> ByteCount? in
-            guard available.shortage(for: pack.usage(byArchiveOf: size)) == nil else { return nil }
+            guard hasSpace(for: size) else { return nil }
             // The choice of a first installation includes the delta of the index.
             return held == nil ? size - (reference.fileTableDelta?.size ?? .zero) : size
         }
@@ -91,14 +94,15 @@ extension IndexFetch {
             from: held,
             archive: archive,
             patch: choice.patch,
+            precedesIndex: choice.patch.map(hasSpace) ?? false,
             available: available
         )
     }
 }
 
 extension Pack {
-    /// Returns the most disk space, and the inodes, of an archive of some bytes, and of the content that is made from it.
-    fileprivate func usage(byArchiveOf size: ByteCount) -> FileSystemUsage {
+    /// Returns the most disk space, and the inodes, of an archive or a patch of some bytes, and of the content that is made from it.
+    fileprivate func usage(byDownloadOf size: ByteCount) -> FileSystemUsage {
         contentUsageByArchive + FileSystemUsage(bytes: size, inodes: Planner.inodesOfRecords)
     }
 }

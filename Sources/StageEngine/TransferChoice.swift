@@ -3,8 +3,9 @@ public import StageModel
 /// The ways to transfer the missing content of an indexed pack, and the one with the fewest bytes: a pure
 /// value.
 ///
-/// The size of the index is not included, since every way needs it, except before a first installation that takes
-/// an archive with a `PackIndex/fileTableDelta`: then ``objects`` includes the index, and ``archive`` that delta.
+/// The size of the index is not included, since every way needs it, with two exceptions: before a first installation that takes
+/// an archive with a `PackIndex/fileTableDelta`, ``objects`` includes the index, and ``archive`` that delta; if
+/// ``precedesIndex``, all sizes include the index or a delta of it.
 public struct TransferChoice: Equatable, Sendable {
     /// A way to transfer content.
     public enum Way: String, Equatable, Sendable, Codable {
@@ -29,6 +30,10 @@ public struct TransferChoice: Equatable, Sendable {
     public var dependsOnIndex: Bool
     /// The size of the delta set from the staged version; `nil` if there is none or ``objects`` includes it.
     public var differences: ByteCount?
+    /// `true` if the patch is taken before the index, which its content completes (`PackIndex.Patch/indexDelta`).
+    ///
+    /// The bytes of ``objects`` are an upper bound then.
+    public var precedesIndex = false
     /// `true` if objects are missing or damaged on all servers, so that the archive replaces them, if there is one.
     public var lacksObjects = false
 
@@ -63,9 +68,36 @@ public struct TransferChoice: Equatable, Sendable {
         )
     }
 
+    /// Creates the choice of an update that may take the patch before the index.
+    ///
+    /// - Parameters:
+    ///   - delta: The delta of the index from the staged version.
+    ///   - index: The index in the manifest.
+    ///   - archive: The bytes of the archive still to download; `nil` if there is no archive.
+    ///   - patch: The bytes of the patch still to download.
+    /// - Returns: `nil` if the patch has no delta of the index, or the archive has fewer bytes.
+    init?(
+        forUpdatingBy delta: PackIndex.Delta,
+        to index: PackIndex,
+        archive: ByteCount?,
+        patch: ByteCount
+    ) {
+        guard let whole = delta.patch, let indexDelta = whole.indexDelta else { return nil }
+        let sizeOfIndex = min(delta.size, index.size)
+        self.init(
+            objects: index.bundleSize + sizeOfIndex,
+            archive: archive.map { $0 + sizeOfIndex },
+            patch: patch + indexDelta.size
+        )
+        patchSize = whole.size
+        precedesIndex = true
+        if let archive = self.archive, archive < byteCount { return nil }
+    }
+
     /// The way with the fewest bytes, without objects if ``lacksObjects``; of equal ones objects, then the patch.
     public var way: Way {
         if lacksObjects, archive != nil { return .archive }
+        if precedesIndex { return .patch }
         if objects == byteCount { return .objects }
         return patch == byteCount ? .patch : .archive
     }
@@ -73,6 +105,7 @@ public struct TransferChoice: Equatable, Sendable {
     /// The number of bytes to transfer in the chosen way; an upper bound if ``dependsOnIndex``.
     public var byteCount: ByteCount {
         if lacksObjects, let archive { return archive }
+        if precedesIndex, let patch { return patch }
         return min(objects, archive ?? objects, patch ?? objects)
     }
 }

@@ -20,11 +20,22 @@ struct UsablePatch: Sendable {
 
     /// The memory for decoding the largest part, in bytes.
     var memory: ByteCount {
-        let share = Int64(PatchTable.Part.leastContentPerRunByte)
-        let window = min(reference.windowSize.rawValue, content.size + content.size / share)
+        let runs = content.size / Int64(PatchTable.Part.leastContentPerRunByte)
+        return Self.memory(
+            window: min(reference.windowSize.rawValue, content.size + runs),
+            prefix: min(reference.prefixSize, ByteCount(source.size))
+        )
+    }
+
+    /// Returns the memory for decoding the largest part that a patch may have by the manifest, in bytes.
+    static func maximumMemory(of reference: PackIndex.Patch) -> ByteCount {
+        memory(window: reference.windowSize.rawValue, prefix: reference.prefixSize)
+    }
+
+    private static func memory(window: Int64, prefix: ByteCount) -> ByteCount {
         // The encoded runs, at most a sixteenth of the content, are kept beside the window, which begins with them.
-        return ByteCount(StreamCompressor.window(for: window)) + ByteCount(window / share)
-            + min(reference.prefixSize, ByteCount(source.size)) + Self.overhead
+        let runs = window / Int64(PatchTable.Part.leastContentPerRunByte)
+        return ByteCount(StreamCompressor.window(for: window)) + ByteCount(runs) + prefix + overhead
     }
 
     /// Returns the memory for decoding a part, in bytes.

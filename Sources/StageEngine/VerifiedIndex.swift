@@ -119,19 +119,58 @@ struct IndexFetch: Sendable {
         try await bytes(in: area) != nil
     }
 
-    /// Fetches the delta of the index from the file table of the archive.
-    func fileTableDelta(
+    /// Fetches a delta of the index that the content of the archive or of a patch completes; returns `nil` if no server
+    /// sends it: then the index is fetched in another way.
+    ///
+    /// - Throws: ``StageError`` if the task is cancelled.
+    func companionDelta(
+        _ delta: PackIndex.CompanionDelta,
         countingIn figures: inout StagingFigures
-    ) async throws(StageError) -> [UInt8] {
-        guard let delta = reference.fileTableDelta else {
-            throw .index(reason: "the manifest names no delta of it from the files of the archive")
+    ) async throws(StageError) -> [UInt8]? {
+        do throws(StageError) {
+            return try await object(
+                at: delta.url,
+                size: delta.size,
+                digest: delta.digest,
+                countingIn: &figures
+            )
+        } catch {
+            guard error.isOfSource else { throw error }
+            fetching.log(error, as: "the delta that restores the index of a pack cannot be used")
+            return nil
         }
-        return try await object(
-            at: delta.url,
-            size: delta.size,
-            digest: delta.digest,
-            countingIn: &figures
-        )
+    }
+
+    /// Restores the index without the digests of a patch's content by its delta from the staged generation's.
+    ///
+    /// - Parameters:
+    ///   - delta: The delta, whose digest was verified.
+    ///   - base: The directory of the staged generation.
+    /// - Returns: The index; `nil` if the staged generation has no index, or the delta does not lead to one of the pack.
+    /// - Throws: ``StageError`` if the older index cannot be read.
+    func indexWithoutDigests(
+        from delta: [UInt8],
+        after base: Directory
+    ) async throws(StageError) -> ContentIndex? {
+        let pack = pack
+        return try await StageError.blocking { () throws(FileError) -> ContentIndex? in
+            guard let old = try ContainerLayout.indexBytes(in: base),
+                let bytes = decompressed(delta, after: old)
+            else { return nil }
+            var bounds = pack.indexBounds
+            bounds.memory = ByteCount(AvailableMemory.byteCount(countingSwap: true))
+            return try? ContentIndex(decoding: bytes, within: bounds)
+        }
+    }
+
+    /// Verifies an index whose omitted digests were restored, and writes it to the staging area; returns `nil` if it does not
+    /// have the expected digest.
+    func index(
+        restored index: ContentIndex,
+        in area: Directory
+    ) async throws(StageError) -> VerifiedIndex? {
+        guard let bytes = IndexBytes(index.encoded(), of: reference) else { return nil }
+        return try await keep(bytes, in: area)
     }
 
     /// Restores the index by its delta from a file table, and writes it to the staging area; returns `nil` if the
@@ -168,14 +207,18 @@ struct IndexFetch: Sendable {
 
     /// Applies a delta to an older index or a file table; returns `nil` if the result does not have the expected digest.
     private func decompress(_ delta: [UInt8], after old: [UInt8]) -> IndexBytes? {
+        decompressed(delta, after: old).flatMap { IndexBytes($0, of: reference) }
+    }
+
+    /// Decompresses a delta of the index to the size of the index; returns `nil` if that is impossible.
+    private func decompressed(_ delta: [UInt8], after old: [UInt8]) -> [UInt8]? {
         var decompressor = FrameDecompressor()
         // The caller fetches the whole index instead.
-        let bytes = try? decompressor.decompress(
+        return try? decompressor.decompress(
             delta.span,
             after: old.span,
             to: Int(reference.contentSize.rawValue)
         )
-        return bytes.flatMap { IndexBytes($0, of: reference) }
     }
 
     /// Returns the index of the staged generation if it has the expected digest, or applies the published

@@ -1,0 +1,115 @@
+import Logging
+import StageContainer
+import StageIndex
+import StageModel
+import StageSystem
+
+extension IndexSource {
+    /// The patch of an update that was taken before the index.
+    struct PatchWithIndex: Sendable {
+        /// The index that was restored with the digests of the patch's content.
+        var index: VerifiedIndex
+        /// The downloaded patch, whose content is still to be written.
+        var patch: VerifiedDownload
+    }
+
+    /// Takes the patch of an update before the index, and restores the index from the digests of the patch's content.
+    ///
+    /// Decodes the patch, but writes nothing of it: its content is verified by the index. The caller decodes it again to write
+    /// the content, and ends the download.
+    ///
+    /// - Parameters:
+    ///   - area: The staging area, which stores the index.
+    ///   - base: The staged generation.
+    ///   - figures: Receives the number of bytes transferred and their source.
+    /// - Returns: The index and the patch; `nil` if the index has to be fetched in another way: the manifest names no patch from the staged
+    ///   generation with a delta of the index, the area has content, another way transfers fewer bytes, there is not enough
+    ///   space or memory, or the result is not the index that the manifest names.
+    /// - Throws: ``StageError`` if the index is too large for the pack's files, the older index or the patch cannot be read, or
+    ///   the task is cancelled.
+    func takePatchFirst(
+        in area: StagingArea,
+        base: Base?,
+        countingIn figures: inout StagingFigures
+    ) async throws(StageError) -> PatchWithIndex? {
+        guard let base, let patch = patch(from: base), let indexDelta = patch.indexDelta,
+            try await !hasContent(area)
+        else { return nil }
+        let archive = try await remaining(work.pack.archive, in: area)
+        let size = try await remaining(
+            patch.size,
+            of: patch.digest,
+            with: work.pack.contentUsageByArchive,
+            in: area
+        )
+        let choice = indexFetch.choiceBeforeIndex(from: base, archive: archive, patch: size)
+        guard let choice else { return nil }
+        try indexFetch.checkSize()
+        work.report(.chose(choice))
+        guard let delta = try await indexFetch.companionDelta(indexDelta, countingIn: &figures)
+        else { return nil }
+        let index = try await indexFetch.indexWithoutDigests(from: delta, after: base.directory)
+        guard let index else {
+            log("the delta of the index is not one from the staged version", of: patch)
+            return nil
+        }
+        return try await restore(index, by: patch, from: base, in: area, countingIn: &figures)
+    }
+
+    /// Restores the omitted digests of an index from the content of a patch.
+    private func restore(
+        _ index: ContentIndex,
+        by patch: PackIndex.Patch,
+        from base: Base,
+        in area: StagingArea,
+        countingIn figures: inout StagingFigures
+    ) async throws(StageError) -> PatchWithIndex? {
+        guard let usable = try await indexFetch.usablePatch(from: base, to: index),
+            let download = try await fetch(patch, countingIn: &figures)
+        else { return nil }
+        do throws(StageError) {
+            let decoder = PatchDecoder(patch: usable, base: base)
+            let path = download.path
+            let result = try await decoding { cancellation throws(FileError) in
+                try decoder.digests(of: path) { cancellation.isRequested }
+            }
+            var restored = index
+            restored.restoreDigests(result.digests, of: usable.content)
+            if let verified = try await indexFetch.index(restored: restored, in: area.directory) {
+                return PatchWithIndex(index: verified, patch: download)
+            }
+            log(result.fault ?? "its content does not lead to the index of the manifest", of: patch)
+        } catch {
+            download.end()
+            throw error
+        }
+        download.end()
+        return nil
+    }
+}
+
+extension IndexFetch {
+    /// Returns the choice of an update that takes the patch before the index; `nil` if the manifest names no delta of the index
+    /// for that, the archive has fewer bytes, or the patch may need more memory than is available.
+    ///
+    /// - Parameters:
+    ///   - base: The staged generation.
+    ///   - archive: The bytes of the archive still to download; `nil` if there is no archive or no space for it.
+    ///   - patch: The bytes of the patch still to download; `nil` likewise.
+    func choiceBeforeIndex(
+        from base: IndexSource.Base,
+        archive: ByteCount?,
+        patch: ByteCount?
+    ) -> TransferChoice? {
+        guard let patch, let delta = reference.delta(from: base.contentMap.indexDigest),
+            let whole = delta.patch,
+            UsablePatch.maximumMemory(of: whole) <= ByteCount(AvailableMemory.byteCount())
+        else { return nil }
+        return TransferChoice(
+            forUpdatingBy: delta,
+            to: reference,
+            archive: archive,
+            patch: patch
+        )
+    }
+}
