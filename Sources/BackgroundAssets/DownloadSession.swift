@@ -21,8 +21,6 @@ final class DownloadSession: Sendable {
     private let identifiersInUse = ConditionVariable<Set<String>>([])
     /// The maximum number of downloads that are changed at a time: the daemon processes as many requests of a user.
     private static let changeLimit = 4
-    /// The seconds within which the daemon receives the promotion of a new foreground download.
-    private static let promotionDelay = 60.0
     let known = Mutex(KnownDownloads())
     /// The connection of the current delegate.
     let connection = Mutex<SessionConnection?>(nil)
@@ -83,17 +81,19 @@ final class DownloadSession: Sendable {
                     message: "the download was scheduled before"
                 )
             }
-            _ = try create(wire, note: note)
+            try create(wire, note: note)
         }
     }
 
-    /// Starts a download now: the scheduled one, or else a new one.
+    /// Starts a download now: promotes the scheduled one, or else creates a new one in the foreground.
+    ///
+    /// Either is one request, so a process that is killed meanwhile leaves no new download in the background.
     func start(_ wire: ExtensionURLDownload, note: DownloadNote) throws(BAError) {
         try withDownload(named: note.identifier) { () throws(BAError) in
-            var promotion = TransferChange()
-            promotion.promotes = true
-            promotion.failsWithoutRetry = true
             if let task = try task(named: note.identifier), task.isUnfinished {
+                var promotion = TransferChange()
+                promotion.promotes = true
+                promotion.failsWithoutRetry = true
                 do throws(ControlError) {
                     _ = try client.change(task.id, by: promotion)
                     return
@@ -103,27 +103,8 @@ final class DownloadSession: Sendable {
                     throw BAError(error)
                 }
             }
-            let id = try create(wire, note: note, isForeground: true)
-            do throws(ControlError) {
-                _ = try client.change(id, by: promotion)
-            } catch .refused(let refusal) where Self.ends.contains(refusal.code) {
-                // If it has ended already, the delegate receives its final event, or has received it.
-            } catch {
-                if case .refused = error { withdraw(id) }
-                throw BAError(error)
-            }
+            try create(wire, note: note, isForeground: true)
         }
-    }
-
-    /// Cancels a new download whose promotion the daemon has refused; the delegate receives no event of it.
-    private func withdraw(_ task: Int64) {
-        var change = TransferChange()
-        change.state = .cancelled
-        // Recorded before the request, because the event may arrive before the response.
-        _ = cancelled.withLock { $0.insert(task) }
-        // The caller reports the refusal of the promotion.
-        let answer = try? client.change(task, by: change)
-        if answer?.state != .cancelled { _ = wasCancelledHere(task) }
     }
 
     /// Cancels a running download.
@@ -197,12 +178,15 @@ final class DownloadSession: Sendable {
         }
     }
 
-    /// Creates a task; that of a foreground download waits for its promotion, which ends the wait.
+    /// Creates a task; that of a foreground download is promoted from the start, and fails instead of waiting.
+    ///
+    /// The daemon creates no task that it refuses. If the connection is lost, the task may exist: the next call finds it by its
+    /// identifier.
     private func create(
         _ wire: ExtensionURLDownload,
         note: DownloadNote,
         isForeground: Bool = false
-    ) throws(BAError) -> Int64 {
+    ) throws(BAError) {
         guard !wire.headers.values.contains(TransferTask.hiddenValue) else {
             throw BAError(
                 .downloadInvalid,
@@ -212,10 +196,8 @@ final class DownloadSession: Sendable {
         }
         var task = TransferRequest(wire, note: note)
         if isForeground {
-            // The daemon refuses here what exceeds its limit, and does not retry the download if no promotion follows.
+            task.isPromoted = true
             task.failsWithoutRetry = true
-            // Before its promotion, the task would fail on a metered network or on battery power.
-            task.earliestBegin = Date.now + Self.promotionDelay
         }
         let requests = [task]
         // The event of its end may arrive before the response.
@@ -241,7 +223,6 @@ final class DownloadSession: Sendable {
                     created: .now
                 )
             )
-            return id
         } catch {
             throw BAError(error)
         }

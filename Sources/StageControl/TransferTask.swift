@@ -52,6 +52,12 @@ package struct TransferRequest: Hashable, Codable, Sendable {
     package var description: String?
     /// Priority within the session, from 0 to 1; `nil` for 0.5.
     package var priority: Double?
+    /// `true` if a person waits for the task.
+    ///
+    /// The task then runs at once, before all others of the session, under any network and power conditions, and without
+    /// a delay of its session, of its launch or of ``earliestBegin``. This cannot be undone.
+    /// ``TransferChange/promotes`` sets it for a task that exists.
+    package var isPromoted: Bool?
     /// Makes the task wait until ``TransferChange/state`` is set to running.
     package var isSuspended: Bool?
     /// Allows the task on metered networks.
@@ -279,7 +285,7 @@ package struct TransferChange: Hashable, Codable, Sendable {
     package var expectedToSend: ByteCount?
     /// Value of the `Authorization` field that answers a challenge and resumes the task.
     package var authorization: String?
-    /// `true` if a person waits for the task now.
+    /// `true` if a person waits for the task now: sets ``TransferRequest/isPromoted``.
     ///
     /// The task then runs at once, before all others of the session, under any network and power conditions. This
     /// cannot be undone.

@@ -31,6 +31,9 @@ extension NewTask {
         constraints = TransferConstraints(session: session, request: request)
         blocks = request.isSuspended ?? false ? .client : []
         earliest = request.earliestBegin.flatMap { $0 > now ? $0 : nil }
+        if request.isPromoted == true {
+            (priority, constraints, earliest) = (Self.promotedPriority, [], nil)
+        }
         deadline = now + min(max(session.resourceTimeout, 0), 10 * 365 * 86_400)
     }
 

@@ -151,6 +151,7 @@ extension TransferRequest: StoredDocument {
         .init("expectedToSend", at: \.expectedToSend),
         .init("description", at: \.description),
         .init("priority", at: \.priority),
+        .init("isPromoted", at: \.isPromoted),
         .init("isSuspended", at: \.isSuspended),
         .init("allowsExpensiveNetworkAccess", at: \.allowsExpensiveNetworkAccess),
         .init("allowsConstrainedNetworkAccess", at: \.allowsConstrainedNetworkAccess),

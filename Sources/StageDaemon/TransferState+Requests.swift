@@ -73,13 +73,16 @@ extension TransferState {
             var task = try NewTask(configured, in: session.configuration, at: now)
             // The task keeps the conditions of the request: those of the configuration may change or be removed.
             task.request.staging?.conditions = request.staging?.conditions
-            if let penalty, penalty > task.earliest ?? .distantPast {
-                task.earliest = penalty
-                reason = .penalty
-            }
-            if session.configuration.isDiscretionary {
-                let slot = now + fraction * max(configuration.discretionaryWindow, 0)
-                task.earliest = max(task.earliest ?? slot, slot)
+            // As for a task that is promoted later, no delay applies to a promoted one.
+            if request.isPromoted != true {
+                if let penalty, penalty > task.earliest ?? .distantPast {
+                    task.earliest = penalty
+                    reason = .penalty
+                }
+                if session.configuration.isDiscretionary {
+                    let slot = now + fraction * max(configuration.discretionaryWindow, 0)
+                    task.earliest = max(task.earliest ?? slot, slot)
+                }
             }
             tasks.append(task)
         }
@@ -330,6 +333,7 @@ extension FullTask {
             record.earliest = earliest
         }
         if change.promotes == true {
+            request.isPromoted = true
             record.constraints = []
             record.earliest = nil
             record.priority = NewTask.promotedPriority

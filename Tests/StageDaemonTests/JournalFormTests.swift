@@ -75,6 +75,7 @@ struct JournalFormTests {
         request.expectedToSend = ByteCount(2)
         request.description = "words"
         request.priority = 0.75
+        request.isPromoted = true
         request.isSuspended = true
         request.allowsExpensiveNetworkAccess = false
         request.allowsConstrainedNetworkAccess = true
@@ -183,8 +184,8 @@ struct JournalFormTests {
             "allowsConstrainedNetworkAccess":true,"allowsExpensiveNetworkAccess":false,
             "description":"words","earliestBegin":1800000000125,"expectedToReceive":1,
             "expectedToSend":2,"failsWithoutRetry":true,"file":"/tmp/file","hasChallengeCredential":true,
-            "headers":{"X-B":"1"},"ignoresChallenges":false,"isIdempotent":true,"isSuspended":true,"kind":"upload",
-            "method":"POST","mirrors":["https://c.example/b"],
+            "headers":{"X-B":"1"},"ignoresChallenges":false,"isIdempotent":true,"isPromoted":true,"isSuspended":true,
+            "kind":"upload","method":"POST","mirrors":["https://c.example/b"],
             "parts":{"abort":"https://a.example/d","completion":"https://a.example/c","sizes":[5,2],
             "urls":["https://a.example/1","https://a.example/2"]},"priority":0.75,
             "resumeToken":"r-1","sha256":"00ff","size":5000000000,

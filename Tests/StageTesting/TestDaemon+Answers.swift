@@ -246,6 +246,7 @@ extension TestDaemon.State {
         }
         task.request.description = change.description ?? task.request.description
         task.request.priority = change.priority ?? task.request.priority
+        if change.promotes == true { task.request.isPromoted = true }
         task.request.failsWithoutRetry =
             change.failsWithoutRetry ?? task.request.failsWithoutRetry
         tasks[id] = task
