@@ -57,10 +57,13 @@ import Testing
         try world.other().startForegroundDownload(try world.download("late"))
         let task = try #require(try await world.tasks().first)
         #expect(try await world.tasks().count == 1)
+        #expect(task.request.isPromoted == true)
         #expect(task.request.failsWithoutRetry == true)
         #expect(DownloadNote(task).uniqueIdentifier == download.uniqueIdentifier)
         try world.manager.startForegroundDownload(try world.download("b", of: "late"))
-        #expect(try await world.tasks().map(\.request.failsWithoutRetry) == [true, true])
+        let tasks = try await world.tasks()
+        #expect(tasks.map(\.request.isPromoted) == [true, true])
+        #expect(tasks.map(\.request.failsWithoutRetry) == [true, true])
         world.open()
     }
 

@@ -63,33 +63,42 @@ import Testing
         world.daemon.stop()
     }
 
-    @Test func aForegroundDownloadWhosePromotionIsRefusedIsCancelled() throws {
+    @Test func aScheduledDownloadWhosePromotionIsRefusedStaysScheduled() throws {
         let world = try ScriptedWorld()
+        let download = try world.download("a")
+        try world.manager.schedule(download)
         let refusal = ControlRefusal(.quota, message: "too many")
         world.daemon.refuse("PATCH /v1/tasks/1", with: refusal)
-        let download = try world.download("a")
-        #expect(throws: BAError.self) { try world.manager.startForegroundDownload(download) }
-        let changes = world.daemon.requests.filter { $0.line == "PATCH /v1/tasks/1" }
-            .map { String(decoding: $0.body, as: UTF8.self) }
-        #expect(changes.count == 2, "\(changes)")
-        #expect(changes.last?.contains(#""state":"cancelled""#) == true, "\(changes)")
+        expect(.downloadWouldExceedAllowance) {
+            try world.manager.startForegroundDownload(download)
+        }
+        #expect(world.daemon.tasks.map(\.state) == [.waiting])
+        #expect(world.daemon.tasks.first?.request.isPromoted == nil)
         world.daemon.stop()
     }
 
-    /// Until its promotion, no condition of a discretionary download may end it.
-    @Test func aForegroundDownloadWaitsForItsPromotion() throws {
+    /// A process that is killed between two requests could leave a download that nothing promotes.
+    @Test func aForegroundDownloadIsCreatedByOneRequest() throws {
         let world = try ScriptedWorld()
-        let start = Date.now
         try world.manager.startForegroundDownload(world.download("a"))
         let task = try #require(world.daemon.tasks.first)
-        let date = try #require(task.request.earliestBegin)
-        #expect(date > start)
-        let creation = world.daemon.requests.last { $0.line.hasPrefix("POST ") }
-        let created = String(decoding: try #require(creation).body, as: UTF8.self)
-        #expect(created.contains(#""failsWithoutRetry":true"#), "\(created)")
-        let change = world.daemon.requests.last { $0.line == "PATCH /v1/tasks/1" }
-        let text = String(decoding: try #require(change).body, as: UTF8.self)
-        #expect(text.contains(#""promotes":true"#), "\(text)")
+        #expect(task.request.isPromoted == true)
+        #expect(task.request.failsWithoutRetry == true)
+        #expect(task.request.earliestBegin == nil)
+        let changes = world.lines.filter { $0.hasPrefix("POST ") || $0.hasPrefix("PATCH ") }
+        #expect(changes == ["POST \(ScriptedWorld.tasks)"])
+        world.daemon.stop()
+    }
+
+    /// The connections end after the daemon has created the download.
+    @Test func aForegroundDownloadWhoseCreationHasNoResponseIsFoundAgain() throws {
+        let world = try ScriptedWorld()
+        world.daemon.leaveUnanswered("POST", count: 2)
+        let download = try world.download("a")
+        expect(.callerConnectionInvalid) { try world.manager.startForegroundDownload(download) }
+        #expect(world.daemon.tasks.map(\.request.isPromoted) == [true])
+        try world.manager.startForegroundDownload(download)
+        #expect(world.daemon.tasks.map(\.id) == [1])
         world.daemon.stop()
     }
 
@@ -198,7 +207,10 @@ import Testing
     ) throws {
         let world = try ScriptedWorld()
         world.daemon.refuse("POST", with: ControlRefusal(refusal, message: "no"))
-        expect(code) { try world.manager.schedule(try world.download("a")) }
+        let download = try world.download("a")
+        expect(code) { try world.manager.schedule(download) }
+        expect(code) { try world.manager.startForegroundDownload(download) }
+        #expect(world.daemon.tasks.isEmpty)
         world.daemon.stop()
     }
 }

@@ -114,6 +114,32 @@ struct ConditionTests {
         #expect(server.requests(for: "/b").isEmpty)
     }
 
+    /// The client sends nothing after the creation, as one that is killed.
+    @Test(arguments: [false, true])
+    func aTaskThatIsCreatedPromotedWaitsForNoConditionAndNoDate(restarts: Bool) async throws {
+        try bus.set("Metered", of: .networkManager, to: .number(1))
+        try await poll("it is not seen") {
+            try await daemon.client.status().conditions["metered"] == "yes"
+        }
+        try await daemon.makeSession("d") { $0.isDiscretionary = true }
+        server.answer("/b", with: .content([1]))
+        let id = try await daemon.download(server.url("/b"), in: "d") {
+            $0.isPromoted = true
+            $0.failsWithoutRetry = true
+            $0.earliestBegin = .now + 86_400
+            $0.isSuspended = restarts
+        }
+        if restarts {
+            try await daemon.kill()
+            try await daemon.start()
+            let task = try await daemon.client.task(id)
+            #expect(task.request.isPromoted == true)
+            #expect(task.pendingReasons.map(\.kind) == [.pausedByClient])
+            try await daemon.change(id, to: .running)
+        }
+        try await daemon.wait(for: .completed, of: id)
+    }
+
     /// The tasks of another session precede its own in the daemon's order.
     @Test func eachClientIsToldOfConditionsWhateverOthersHave() async throws {
         try await daemon.makeSession("others")

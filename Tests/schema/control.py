@@ -305,6 +305,15 @@ class Tests:
             ended = [next_event(events, stagepack_client.FINAL_EVENTS, number) for number in (created, changed)]
         assert [(event["kind"], event["failure"]["status"]) for event in ended] == [("failed", 503)] * 2, ended
 
+    def a_promoted_download_waits_for_no_date(self):
+        client = self.client
+        client.put_session("promoted", {"isDiscretionary": True})
+        number = self.create("promoted", "/europe", isPromoted=True, earliestBegin="2100-01-01T00:00:00Z")
+        until(lambda: client.task(number)["state"] == "completed", "the end of a promoted download")
+        assert client.task(number)["request"]["isPromoted"]
+        changed = self.create("promoted", "/europe", token="/europe/2", isSuspended=True)
+        assert client.change_task(changed, promotes=True)["request"]["isPromoted"]
+
     def refusals_are_told_apart(self):
         client = self.client
         client.put_session("one")
