@@ -133,10 +133,11 @@ public final class BADownloadManager: Sendable {
     /// else a new one.
     ///
     /// Fails instead of waiting: for another attempt, a network, the server or disk space. The daemon decides that, also while no
-    /// process of the application runs.
+    /// process of the application runs. A new download is created by one request, so it is in the foreground also if this process
+    /// is killed meanwhile.
     ///
-    /// - Throws: ``BAError`` if the download is invalid, or the daemon does not respond; always in an
-    ///   extension.
+    /// - Throws: ``BAError`` if the download is invalid, the daemon refuses it, or the daemon does not respond, in which case the
+    ///   download may exist, and the next call continues it; always in an extension.
     public func startForegroundDownload(_ download: BADownload) throws {
         guard request() == nil else {
             throw BAError(

@@ -55,8 +55,8 @@ package struct TransferRequest: Hashable, Codable, Sendable {
     /// `true` if a person waits for the task.
     ///
     /// The task then runs at once, before all others of the session, under any network and power conditions, and without
-    /// a delay of its session, of its launch or of ``earliestBegin``. This cannot be undone.
-    /// ``TransferChange/promotes`` sets it for a task that exists.
+    /// a delay of its session, of its launch or of ``earliestBegin``. This cannot be undone. ``TransferChange/promotes`` sets
+    /// it for a task that exists.
     package var isPromoted: Bool?
     /// Makes the task wait until ``TransferChange/state`` is set to running.
     package var isSuspended: Bool?
