@@ -12,7 +12,8 @@ final class HandlerLaunch: Sendable {
     let rights: SessionRights
     let handler: LaunchHandler
     let token: String
-    private let deadline: Mutex<ContinuousClock.Instant>
+    /// Time at which the handler is stopped, by a clock that stops with the handler while the machine is suspended.
+    private let deadline: Mutex<SuspendingClock.Instant>
     private let signal = StopSwitch()
 
     init(
@@ -64,7 +65,7 @@ final class HandlerLaunch: Sendable {
             let until = deadline.withLock { $0 }
             guard until > .now else { return }
             // Cancelled: the handler has ended.
-            guard (try? await Task.sleep(until: until, clock: .continuous)) != nil else { return }
+            guard (try? await Task.sleep(until: until, clock: .suspending)) != nil else { return }
         }
     }
 }

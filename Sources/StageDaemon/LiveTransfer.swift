@@ -152,7 +152,7 @@ final class LiveTransfer: Sendable {
         guard isAwaitingAnswer else { return stopSwitch.stop() }
         Task {
             // This sleep is never cancelled.
-            try? await Task.sleep(for: Self.responseTimeout)
+            try? await Task.sleep(for: Self.responseTimeout, clock: .suspending)
             stopSwitch.stop()
         }
     }

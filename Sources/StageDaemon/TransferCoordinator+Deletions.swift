@@ -15,8 +15,8 @@ struct ResourceDeletion: Sendable {
     ///
     /// Its header fields are removed if another user created the task.
     let owner: SessionRecord
-    /// Time at which the daemon gives the deletion up.
-    let deadline = ContinuousClock.now + timeout
+    /// Time at which the daemon gives the deletion up; the time in which the machine is suspended does not count.
+    let deadline = SuspendingClock.now + timeout
 }
 
 extension TransferCoordinator {

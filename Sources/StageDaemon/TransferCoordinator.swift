@@ -163,8 +163,7 @@ actor TransferCoordinator {
     /// one is delayed, and requests are answered in between.
     func runScheduler() {
         guard hasStarted, !isSchedulerDelayed else { return }
-        let start = ContinuousClock.now
-        guard start >= nextSchedulerRun else {
+        guard ContinuousClock.now >= nextSchedulerRun else {
             isSchedulerDelayed = true
             Task {
                 // This sleep is never cancelled; a daemon that is shutting down does not run the scheduler.
@@ -174,8 +173,10 @@ actor TransferCoordinator {
             }
             return
         }
+        // Hours in suspension during a run would delay the next one by days.
+        let start = SuspendingClock.now
         defer {
-            let spent = ContinuousClock.now - start
+            let spent = SuspendingClock.now - start
             if spent > .milliseconds(5) { nextSchedulerRun = .now + spent * 9 }
         }
         if alarmSchedule.schedulerRuns() { alarm.yield() }

@@ -263,7 +263,7 @@ struct TransferRunner: Sendable {
 
     /// Asks the server to delete the resource of a cancelled upload, unless the time limit is over.
     func delete(_ deletion: ResourceDeletion) async {
-        let rest = deletion.deadline - ContinuousClock.now
+        let rest = deletion.deadline - SuspendingClock.now
         guard rest > .zero else { return }
         var request = UploadRequest(deletion.task.request, in: deletion.owner.configuration)
         request.user = deletion.owner.user

@@ -39,7 +39,9 @@ struct WorkerRunner: Sendable {
     ) async -> TransferRunner.Result {
         let clock = Task {
             // Cancelled: the worker has ended.
-            guard (try? await Task.sleep(for: Self.slice)) != nil else { return }
+            guard (try? await Task.sleep(for: Self.slice, clock: .suspending)) != nil else {
+                return
+            }
             live.stopSwitch.stop()
         }
         defer { clock.cancel() }

@@ -5,15 +5,15 @@
 /// server by default. So the number of these threads is limited, for each user and in all. At the limit, only that user's requests
 /// to host names wait.
 struct AbandonedLookups {
-    private var times: [UInt32?: [ContinuousClock.Instant]] = [:]
+    private var times: [UInt32?: [SuspendingClock.Instant]] = [:]
 
     /// Records an abandoned lookup.
-    mutating func add(of user: UInt32?, at now: ContinuousClock.Instant) {
+    mutating func add(of user: UInt32?, at now: SuspendingClock.Instant) {
         times[user, default: []].append(now)
     }
 
     /// Forgets lookups that have ended, and returns whether there were any.
-    mutating func removeEnded(at now: ContinuousClock.Instant) -> Bool {
+    mutating func removeEnded(at now: SuspendingClock.Instant) -> Bool {
         let before = count
         times = times.mapValues { $0.filter { now - $0 < Self.longestLookup } }
             .filter { !$0.value.isEmpty }

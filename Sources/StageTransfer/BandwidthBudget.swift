@@ -6,17 +6,17 @@
 final class BandwidthBudget {
     private let rate: Double
     private var available: Double
-    private var last: ContinuousClock.Instant
+    private var last: SuspendingClock.Instant
 
     /// Creates a budget of `bytesPerSecond`, with bursts of up to an eighth of that.
-    init(bytesPerSecond: Int64, now: ContinuousClock.Instant) {
+    init(bytesPerSecond: Int64, now: SuspendingClock.Instant) {
         rate = Double(max(bytesPerSecond, 1))
         available = rate / 8
         last = now
     }
 
     /// Returns whether bytes may be received now.
-    func isOpen(at now: ContinuousClock.Instant) -> Bool {
+    func isOpen(at now: SuspendingClock.Instant) -> Bool {
         available = min(rate / 8, available + rate * ((now - last) / .seconds(1)))
         last = now
         return available > 0

@@ -74,7 +74,7 @@ struct ConnectionAllocator {
     }
 
     /// Forgets the lookups that have ended, and returns the queued transfers that now have a connection.
-    mutating func endLookups(at now: ContinuousClock.Instant) -> [Int] {
+    mutating func endLookups(at now: SuspendingClock.Instant) -> [Int] {
         lookups.removeEnded(at: now) ? takeForWaiters() : []
     }
 

@@ -73,11 +73,11 @@ struct ExchangeRequest {
     var wake: @Sendable () -> Void = {}
     /// Start of the current window of the stall rule, and the bytes transferred by then; before the exchange has a connection, the start
     /// of its wait for earlier lookups.
-    var window: (start: ContinuousClock.Instant, bytes: Int64)
+    var window: (start: SuspendingClock.Instant, bytes: Int64)
     /// Number of windows that have ended.
     var windows = 0
     /// Time of the last check that found new bytes, and the bytes transferred by then.
-    var lastActivity: (time: ContinuousClock.Instant, bytes: Int64)
+    var lastActivity: (time: SuspendingClock.Instant, bytes: Int64)
 
     /// `true` while the exchange has a connection.
     private(set) var isRunning = false
@@ -106,7 +106,7 @@ struct ExchangeRequest {
         _ request: ExchangeRequest,
         receiver: any ExchangeReceiver,
         source: UploadSource? = nil,
-        now: ContinuousClock.Instant
+        now: SuspendingClock.Instant
     ) {
         self.request = request
         self.receiver = receiver
@@ -181,7 +181,7 @@ struct ExchangeRequest {
     var canPause: Bool { budget != nil || receiveWindow != nil || source != nil }
 
     /// Resumes a paused exchange unless there is still a reason to pause.
-    func resumeIfPossible(at now: ContinuousClock.Instant) {
+    func resumeIfPossible(at now: SuspendingClock.Instant) {
         isThrottled = false
         guard mayReceive(), source?.isWaiting != true else { return }
         guard budget?.isOpen(at: now) ?? true else {

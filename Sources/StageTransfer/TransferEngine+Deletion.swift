@@ -73,7 +73,7 @@ extension TransferEngine {
             }
             group.addTask {
                 // Cancelled once the response has arrived.
-                try? await Task.sleep(for: timeout.sleepable)
+                try? await Task.sleep(for: timeout.sleepable, clock: .suspending)
                 return nil
             }
             defer { group.cancelAll() }
@@ -83,7 +83,7 @@ extension TransferEngine {
 
     private func status(of request: ExchangeRequest) async -> Int? {
         let receiver = StatusReceiver()
-        _ = await perform(Exchange(request, receiver: receiver, now: clock.now))
+        _ = await perform(Exchange(request, receiver: receiver, now: activityClock.now))
         return receiver.status
     }
 }

@@ -187,7 +187,7 @@ extension TransferEngine {
                 isFirst: isFirst
             )
             asked.fields += fields ?? (redirects.isAtOrigin ? request.fields : [])
-            let exchange = Exchange(asked, receiver: receiver, now: clock.now)
+            let exchange = Exchange(asked, receiver: receiver, now: activityClock.now)
             exchange.receiveWindow = request.receiveWindow
             let end = await perform(exchange)
             download.bytesReceived += end.bytes

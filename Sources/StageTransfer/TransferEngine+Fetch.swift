@@ -169,7 +169,7 @@ extension TransferEngine {
                     mayAuthenticate: redirects.isAtOrigin
                 ),
                 receiver: receiver,
-                now: clock.now
+                now: activityClock.now
             )
             exchange.receiveWindow = request.receiveWindow
             let end = await perform(exchange)

@@ -31,7 +31,7 @@ extension TransferEngine {
                 fields: fields,
                 mayAuthenticate: redirects.isAtOrigin
             )
-            let exchange = Exchange(request, receiver: receiver, now: clock.now)
+            let exchange = Exchange(request, receiver: receiver, now: activityClock.now)
             let end = await perform(exchange)
             guard let head = receiver.head else {
                 throw TransferStateMachine.Outcome.failed(end, url: redirects.url.display).error

@@ -36,7 +36,7 @@ extension TransferEngine {
             ),
             receiver: receiver,
             source: source,
-            now: clock.now
+            now: activityClock.now
         )
         exchange.receiveWindow = request.receiveWindow
         let end = await perform(exchange)

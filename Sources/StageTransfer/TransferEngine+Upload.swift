@@ -176,7 +176,7 @@ extension TransferEngine {
                 ),
                 receiver: receiver,
                 source: step.hasBody ? upload.source : nil,
-                now: clock.now
+                now: activityClock.now
             )
             let end = await perform(exchange)
             guard receiver.outcome(end) == nil else { return (receiver, end) }

@@ -16,7 +16,10 @@ public actor TransferEngine {
     private nonisolated let executor: PollingExecutor
     /// Serial queue for work that waits for the disk.
     nonisolated let storage = DispatchQueue(label: "stage.checkpoint")
+    /// Clock of retry delays and durations, which counts the time in which the machine is suspended, as servers do.
     nonisolated let clock = ContinuousClock()
+    /// Clock of the activity of connections: the time in which the machine is suspended is no silence of the server.
+    nonisolated let activityClock = SuspendingClock()
 
     var histories: MirrorHistories
     let beginning: ContinuousClock.Instant
@@ -30,7 +33,7 @@ public actor TransferEngine {
     private var budget: BandwidthBudget?
     /// Number of exchanges that can pause while they keep their connections.
     private var pausableExchanges = 0
-    private var lastTick: ContinuousClock.Instant
+    private var lastTick: SuspendingClock.Instant
     /// Interval between checks for stalled transfers.
     private var tick: Duration
 
@@ -44,10 +47,10 @@ public actor TransferEngine {
             total: configuration.connections
         )
         beginning = clock.now
-        lastTick = beginning
+        lastTick = activityClock.now
         tick = Self.tick(for: configuration.stall.window)
         budget = configuration.bandwidth.map {
-            BandwidthBudget(bytesPerSecond: $0.rawValue, now: ContinuousClock().now)
+            BandwidthBudget(bytesPerSecond: $0.rawValue, now: SuspendingClock.now)
         }
     }
 
@@ -90,7 +93,7 @@ extension TransferEngine {
                 exchange.continuation = continuation
                 exchanges[tag] = exchange
                 if exchange.canPause { pausableExchanges += 1 }
-                startAfterLookups(clock.now)
+                startAfterLookups(activityClock.now)
                 let request = exchange.request
                 if Task.isCancelled {
                     finish(tag, code: nil)
@@ -114,8 +117,8 @@ extension TransferEngine {
     /// Adds an exchange that has its connection slot to libcurl.
     private func run(_ tag: Int) {
         guard let exchange = exchanges[tag] else { return }
-        exchange.window = (clock.now, 0)
-        exchange.lastActivity = (clock.now, 0)
+        exchange.window = (activityClock.now, 0)
+        exchange.lastActivity = (activityClock.now, 0)
         if let timeout = exchange.request.timeout { tick = min(tick, Self.tick(for: timeout)) }
         exchange.receiver.connect()
         let code = unsafe exchange.start(on: executor.multi, configuration: configuration, tag: tag)
@@ -123,7 +126,7 @@ extension TransferEngine {
     }
 
     /// Starts the exchanges that have waited for abandoned lookups of their user to end.
-    private func startAfterLookups(_ now: ContinuousClock.Instant) {
+    private func startAfterLookups(_ now: SuspendingClock.Instant) {
         for tag in allocator.endLookups(at: now) { run(tag) }
     }
 
@@ -141,7 +144,7 @@ extension TransferEngine {
         if unsafe curl_multi_perform(executor.multi, &running) != CURLM_OK { shutDown() }
         completeExchanges()
         let sockets = connections.values.compactMap { $0.advance() }
-        let now = clock.now
+        let now = activityClock.now
         let isThrottled = pausableExchanges > 0 && resumePaused(now)
         if now - lastTick >= tick {
             lastTick = now
@@ -152,7 +155,7 @@ extension TransferEngine {
             startAfterLookups(now)
             endWaitsForLookups(now)
             findStalled(now)
-            startCheckpoints(now)
+            startCheckpoints(clock.now)
         }
         let milliseconds = isThrottled ? 20 : tick.wholeMilliseconds
         return PollingExecutor.Pause(milliseconds: milliseconds, sockets: sockets)
@@ -176,7 +179,7 @@ extension TransferEngine {
             }
             if let connection = connections[Int(bitPattern: tag)] {
                 if code == CURLE_OPERATION_TIMEDOUT, connection.isLookingUp {
-                    allocator.lookups.add(of: nil, at: clock.now)
+                    allocator.lookups.add(of: nil, at: activityClock.now)
                 }
                 connection.didConnect(code)
             } else {
@@ -200,7 +203,9 @@ extension TransferEngine {
         if let systemError { end.connection?.systemError = systemError }
         if exchange.isRunning {
             let (host, user) = (exchange.request.url.authority, exchange.request.user)
-            if exchange.isLookingUp(at: code) { allocator.lookups.add(of: user, at: clock.now) }
+            if exchange.isLookingUp(at: code) {
+                allocator.lookups.add(of: user, at: activityClock.now)
+            }
             unsafe exchange.remove(from: executor.multi)
             if configuration.adaptsConnections {
                 allocator.adjust(to: exchange.status, of: host, user: user)
@@ -214,7 +219,7 @@ extension TransferEngine {
     }
 
     /// Ends the exchanges that have waited for earlier lookups as long as a connection may take to open, its lookup included.
-    private func endWaitsForLookups(_ now: ContinuousClock.Instant) {
+    private func endWaitsForLookups(_ now: SuspendingClock.Instant) {
         let waiting = Set(allocator.waitersForLookups())
         for (tag, exchange) in exchanges where !exchange.isRunning {
             guard waiting.contains(tag) else {
@@ -232,7 +237,7 @@ extension TransferEngine {
         }
     }
 
-    private func findStalled(_ now: ContinuousClock.Instant) {
+    private func findStalled(_ now: SuspendingClock.Instant) {
         let rule = configuration.stall
         for (tag, exchange) in exchanges where exchange.isRunning {
             // A server may have fallen silent before the window filled up.
@@ -260,7 +265,7 @@ extension TransferEngine {
     }
 
     /// Returns whether an exchange is stalled by the configuration's rule, and begins its next window if one has ended.
-    private func isStalled(_ exchange: Exchange, at now: ContinuousClock.Instant) -> Bool {
+    private func isStalled(_ exchange: Exchange, at now: SuspendingClock.Instant) -> Bool {
         let rule = configuration.stall
         // Checked first: bytes that arrived before the silence may suffice for the window.
         guard now - exchange.lastActivity.time < rule.window else { return true }
@@ -280,7 +285,7 @@ extension TransferEngine {
 
     /// Resumes exchanges that no longer need to pause, and returns whether any waits for bandwidth: other reasons to
     /// pause wake the engine when they end.
-    private func resumePaused(_ now: ContinuousClock.Instant) -> Bool {
+    private func resumePaused(_ now: SuspendingClock.Instant) -> Bool {
         for exchange in Array(exchanges.values) where exchange.isPaused {
             exchange.resumeIfPossible(at: now)
         }
@@ -292,7 +297,7 @@ extension TransferEngine {
     /// Adds a connection that the caller uses, and lets libcurl open it.
     func add(_ connection: RawConnection, tag: Int) {
         connections[tag] = connection
-        startAfterLookups(clock.now)
+        startAfterLookups(activityClock.now)
         unsafe connection.start(
             on: executor.multi,
             configuration: configuration,
@@ -313,7 +318,7 @@ extension TransferEngine {
     /// Closes a connection that the caller uses, if it is open.
     func close(_ tag: Int) {
         guard let connection = connections.removeValue(forKey: tag) else { return }
-        if connection.isLookingUp { allocator.lookups.add(of: nil, at: clock.now) }
+        if connection.isLookingUp { allocator.lookups.add(of: nil, at: activityClock.now) }
         unsafe connection.close(on: executor.multi)
     }
 

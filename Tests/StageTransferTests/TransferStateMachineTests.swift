@@ -547,7 +547,7 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
 @Suite struct AbandonedLookupsTests {
     @Test func lookupsThatAreLeftBehindAreLimited() {
         var lookups = AbandonedLookups()
-        let start = ContinuousClock.now
+        let start = SuspendingClock.now
         let users = UInt32(AbandonedLookups.limit / AbandonedLookups.limitPerUser)
         for user in 0..<users {
             for _ in 0..<AbandonedLookups.limitPerUser {
@@ -566,7 +566,7 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
 
     @Test func aUserWithTooManyLookupsWaitsAlone() {
         var allocator = ConnectionAllocator(perHost: 2, total: 3)
-        let start = ContinuousClock.now
+        let start = SuspendingClock.now
         for _ in 0..<AbandonedLookups.limitPerUser { allocator.lookups.add(of: 1, at: start) }
         let taken = [
             allocator.acquire(1, host: "a", user: 1, priority: 0),
@@ -583,7 +583,7 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
 
 @Suite struct BandwidthBudgetTests {
     @Test func whatWasTakenTooMuchIsWaitedFor() {
-        let start = ContinuousClock.now
+        let start = SuspendingClock.now
         let budget = BandwidthBudget(bytesPerSecond: 800, now: start)
         #expect(budget.isOpen(at: start))
         budget.take(500)
