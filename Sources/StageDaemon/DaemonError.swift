@@ -54,7 +54,8 @@ extension DaemonError: CustomStringConvertible {
         case .alreadyRunning(_, let process?):
             "end it with 'kill \(process)', or choose another directory with '--state'"
         case .configuration: "'man stagepackd.json' describes the settings"
-        default: isOutOfSpace ? "free some space, and start it again" : nil
+        case .file(let error) where error.isOutOfSpace: "\(error.spaceAdvice), and start it again"
+        default: nil
         }
     }
 }
@@ -64,8 +65,11 @@ extension ControlRefusal {
     init(_ error: DaemonError) {
         if case .refused(let refusal) = error {
             self = refusal
-        } else if error.isOutOfSpace {
-            self.init(.storage, message: "the disk is full: free some space and repeat the request")
+        } else if case .file(let fault) = error, fault.isOutOfSpace {
+            self.init(
+                .storage,
+                message: "the disk is full: \(fault.spaceAdvice), and repeat the request"
+            )
         } else {
             self.init(.storage, message: "\(error)")
         }

@@ -1,6 +1,6 @@
 import CLinux
 import Glibc
-import SystemPackage
+package import SystemPackage
 
 extension Directory {
     /// Returns the space of the file system that this process may still use.
@@ -52,4 +52,37 @@ public struct FreeSpace: Equatable, Sendable {
     public var bytes: Int64
     /// Files that can be created; `nil` if the file system has no limit.
     public var files: Int64?
+
+    /// `true` if inodes are missing, and no bytes: hardly a file can be created.
+    ///
+    /// A failure may have removed some files before it is reported.
+    fileprivate var lacksFilesAlone: Bool {
+        guard let files else { return false }
+        return files < 64 && bytes >= 1 << 20
+    }
+}
+
+extension FilePath {
+    /// `true` if the file system of the path, or of its nearest directory that exists, lacks inodes and no bytes; `false` if its
+    /// free space cannot be read.
+    package var lacksInodes: Bool {
+        var place = absolute
+        repeat {
+            if let directory = try? Directory.open(place) {
+                return (try? directory.freeSpace())?.lacksFilesAlone ?? false
+            }
+        } while place.removeLastComponent()
+        return false
+    }
+}
+
+extension FileError {
+    /// The advice for a file system without free inodes.
+    package static let inodeAdvice =
+        "delete files ('df -i' counts them) or use a file system with more inodes"
+
+    /// The advice for an error that ``isOutOfSpace``, by what the file system lacks now.
+    package var spaceAdvice: String {
+        errno == .noSpace && path.lacksInodes ? Self.inodeAdvice : "free some space"
+    }
 }

@@ -32,6 +32,8 @@ public enum StagingAdvice: String, Codable, Sendable, CaseIterable {
 
     /// Free space on the file system.
     case freeSpace
+    /// Delete files, or use a file system with more inodes.
+    case freeInodes
     /// Raise the limits of processes, open files and memory.
     case raiseLimits
     /// Boot a kernel with Landlock.

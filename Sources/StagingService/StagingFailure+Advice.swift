@@ -52,7 +52,8 @@ extension StagingFailure {
 
     private static func outcome(of refusal: Plan.Refusal) -> Outcome {
         switch refusal {
-        case .noSpace, .noInodes: (.noSpace, .freeSpace, .later)
+        case .noSpace: (.noSpace, .freeSpace, .later)
+        case .noInodes: (.noSpace, .freeInodes, .later)
         case .exceedsAllowance: (.restricted, .startApplication, .later)
         case .disallowedDomain: (.restricted, .tellPackagerOfHost, .later)
         case .exceedsQuota: (.noSpace, .raiseQuota, .later)
@@ -75,7 +76,8 @@ extension StagingFailure {
         case .untrusted: (.manifestUntrusted, .distrustServer, .later)
         case .storedUntrusted: (.manifestUntrusted, .fetchManifestAnew, .later)
         case .unknownPack: (.unknownPack, .listPacks, .never)
-        case .noSpace, .noInodes: (.noSpace, .freeSpace, .later)
+        case .noSpace: (.noSpace, .freeSpace, .later)
+        case .noInodes: (.noSpace, .freeInodes, .later)
         case .noMemory: (.systemShortage, .raiseLimits, .later)
         case .transfer(let error): outcome(of: error)
         case .content(let error): outcome(of: error)
@@ -137,7 +139,7 @@ extension StagingFailure {
         case .unacceptable(_, let reason):
             (.transferRefused, advice(for: reason), retryAdvice(after: error))
         case .untrusted(_, let fault, _): (.transferFailed, advice(for: fault), .later)
-        case .outOfSpace: (.noSpace, .freeSpace, .later)
+        case .outOfSpace(let path): (.noSpace, advice(forSpaceAt: path), .later)
         case .storage(let error): outcome(of: error)
         case .cancelled: outcome(of: StageError.cancelled)
         }
@@ -229,9 +231,13 @@ extension StagingFailure {
     }
 
     private static func outcome(of error: FileError) -> Outcome {
-        if error.isOutOfSpace { return (.noSpace, .freeSpace, .later) }
+        if error.isOutOfSpace { return (.noSpace, advice(forSpaceAt: error.path), .later) }
         if error.isRefusedByLimit { return (.systemShortage, .raiseLimits, .later) }
         return (.containerUnusable, advice(for: error), .later)
+    }
+
+    private static func advice(forSpaceAt path: FilePath) -> StagingAdvice {
+        path.lacksInodes ? .freeInodes : .freeSpace
     }
 
     private static func advice(for error: FileError) -> StagingAdvice? {

@@ -105,7 +105,11 @@ struct DaemonDiskLimitTests {
                 #expect(try await daemon.end() == 74)
                 let words = try daemon.said()
                 #expect(words.hasPrefix("stagepackd: error: cannot "), "\(words)")
-                #expect(words.contains("': No space left on device\nhint: free some space"))
+                let advice = ["free some space", "delete files"]
+                #expect(
+                    advice.contains { words.contains("': No space left on device\nhint: \($0)") },
+                    "\(words)"
+                )
                 try await remount(Self.room)
                 try await daemon.start()
                 return
@@ -144,7 +148,7 @@ struct DaemonDiskLimitTests {
                     request.description = String(repeating: "x", count: 1000)
                 }
             } catch {
-                #expect("\(error)".contains("the disk is full: free some space"), "\(error)")
+                #expect("\(error)".contains("the disk is full: "), "\(error)")
                 return taken
             }
         }

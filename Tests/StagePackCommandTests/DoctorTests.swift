@@ -402,7 +402,7 @@ struct DoctorTests {
             ),
             (
                 "size=256m,nr_inodes=1", "is on a file system without free inodes",
-                "remove some files"
+                "delete files ('df -i' counts them) or use a file system with more inodes"
             ),
         ] as [(String, String, String)]
     )

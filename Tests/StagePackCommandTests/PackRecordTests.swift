@@ -122,7 +122,7 @@ struct PackRecordTests: PublisherSuite {
         full.wrapper = ["/usr/bin/unshare", "-m", "/bin/sh", "-c", text, "sh"]
         let ending = try await full.run([])
         #expect(ending.status == 40, "\(ending)")
-        #expect(ending.error.contains("No space left on device\nhint: free some space"))
+        #expect(ending.error.contains("No space left on device\nhint: delete files"))
         #expect(ending.output == "pack.tar.gz\npack.tar.gz.pack.json\n", "\(ending)")
     }
 

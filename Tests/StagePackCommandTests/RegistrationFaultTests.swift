@@ -249,7 +249,11 @@ struct RegistrationFaultTests {
     @Test(
         .mountedFileSystems,
         arguments: [
-            ("ro", 41, "make the file system writable"), ("nr_inodes=1", 40, "free some space"),
+            ("ro", 41, "make the file system writable"),
+            (
+                "nr_inodes=1", 40,
+                "delete files ('df -i' counts them) or use a file system with more inodes"
+            ),
         ] as [(String, Int32, String)]
     )
     func aFolderThatCannotBeWrittenIsNamed(

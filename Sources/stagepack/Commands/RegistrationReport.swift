@@ -18,7 +18,7 @@ extension CommandFailure {
     init(registrations error: FileError, path: FilePath) {
         let hint: String? =
             switch error.errno {
-            case _ where error.isOutOfSpace: "free some space"
+            case _ where error.isOutOfSpace: error.spaceAdvice
             case .readOnlyFileSystem: "make the file system writable"
             case .permissionDenied, .notPermitted: "run it as a user that may write there"
             case .isDirectory: "move away '\(path.string.forDisplay())', which is a directory"

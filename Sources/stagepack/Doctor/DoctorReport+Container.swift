@@ -124,7 +124,9 @@ extension DoctorReport {
         if lacksFiles || packs.result > .fits || free < .mebibytes(64) {
             source.removable = RemovableContent(in: path)
         }
-        let advice = StagingAdvice.freeSpace.text(after: nil, about: nil, source: source)
+        let missing: StagingAdvice =
+            packs.lacksInodesAlone && free >= .mebibytes(64) ? .freeInodes : .freeSpace
+        let advice = missing.text(after: nil, about: nil, source: source)
         if free < .mebibytes(64) {
             add(.problem, subject: "space", finding: "\(free) free", hint: advice)
         } else {
@@ -154,7 +156,7 @@ extension DoctorReport {
                 .problem,
                 subject: "files",
                 finding: "the file system has room for \(files.quantity(of: "more file"))",
-                hint: "remove files ('df -i' counts them)" + (source.spaceCommand ?? "")
+                hint: StagingAdvice.freeInodes.text(after: nil, about: nil, source: source)
             )
         }
     }

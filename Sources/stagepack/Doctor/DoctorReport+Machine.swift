@@ -95,7 +95,7 @@ extension DoctorReport {
                 hint = "free some space, or set a smaller 'reserve' in 'stagepackd.json'"
             } else if disk.isOutOfInodes {
                 finding = "is on a file system without free inodes"
-                hint = "remove some files"
+                hint = FileError.inodeAdvice
             } else {
                 continue
             }

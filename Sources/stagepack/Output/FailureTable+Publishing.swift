@@ -82,7 +82,7 @@ extension CommandFailure {
         guard case .incompleteUpdates(let index, let fault) = error else { return }
         let older = bases.list.flatMap { ["--from", $0.file.string] }
         let advice = "\(HintSource.quoted(["delta", index.string] + older)) makes the rest"
-        hint = fault.isOutOfSpace ? "free some space; \(advice)" : advice
+        hint = fault.isOutOfSpace ? "\(fault.spaceAdvice); \(advice)" : advice
     }
 
     /// Creates the failure for a file of the publisher that cannot be read or written.
@@ -100,7 +100,7 @@ extension CommandFailure {
         self.init(
             status: error.isOutOfSpace ? .noSpace : .packagingFailed,
             message: error.description,
-            hint: error.isOutOfSpace ? "free some space" : Self.hint(forFolder: error),
+            hint: error.isOutOfSpace ? error.spaceAdvice : Self.hint(forFolder: error),
             retryAdvice: error.isOutOfSpace ? .later : .never
         )
     }

@@ -10,8 +10,8 @@ extension StagingAdvice {
     /// without a command.
     func command(for pack: PackID?, in source: HintSource) -> String? {
         switch self {
-        case .freeSpace, .raiseQuota, .prefetchFirst, .removeRecord, .restoreRecord, .repair,
-            .showStatus, .releasePin, .checkContainer:
+        case .freeSpace, .freeInodes, .raiseQuota, .prefetchFirst, .removeRecord, .restoreRecord,
+            .repair, .showStatus, .releasePin, .checkContainer:
             containerCommand(for: pack, in: source)
         case .nameManifest where !source.namesPacks: CommandFailure.onlyApplication
         case .nameRoot: source.storedRoot.map { "pass --root \(CommandFailure.quoted($0))" }
@@ -29,6 +29,7 @@ extension StagingAdvice {
         switch self {
         case .checkContainer: source.local("doctor").map { "run \($0)" }
         case .freeSpace: source.spaceCommand.map { "free some space" + $0 }
+        case .freeInodes: source.spaceCommand.map { FileError.inodeAdvice + $0 }
         case .raiseQuota:
             source.local("status").map {
                 "raise 'quota' in the registration, or remove packs: \($0) lists them"

@@ -61,6 +61,7 @@ extension StagingAdvice {
         case .passAuthority: "if the server has an authority of its own, pass it with --cacert"
         case .goOnline: "run it again without --offline and STAGEPACK_OFFLINE"
         case .freeSpace: "free some space"
+        case .freeInodes: FileError.inodeAdvice
         case .enableLandlock:
             "boot a kernel with Landlock enabled (Linux 5.13), or run it as "
                 + "another user"

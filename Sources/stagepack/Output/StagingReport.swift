@@ -39,7 +39,8 @@ struct StagingReport: Encodable {
     /// Creates the report of a result; hints name the result's container.
     init(_ result: StagingResult) {
         var source = HintSource.current.inContainer(result.container)
-        if result.packs.contains(where: { $0.failure?.advice == .freeSpace }) {
+        let advice = result.packs.compactMap { $0.failure?.advice }
+        if advice.contains(.freeSpace) || advice.contains(.freeInodes) {
             // A person wants the packs of the run.
             let wanted = result.packs.filter { $0.outcome != .left }.map(\.id)
             source.removable = RemovableContent(in: result.container, sparing: Set(wanted))
