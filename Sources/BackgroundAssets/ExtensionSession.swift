@@ -101,9 +101,11 @@ enum ExtensionSession {
     /// Reads the message from standard input, writes the extension's answer, and ends the process.
     static func serve(_ program: some BADownloaderExtension) async -> Never {
         do {
-            // Output of the extension must not be mixed with the answer.
-            let output = FileHandle(fileDescriptor: dup(STDOUT_FILENO), closeOnDealloc: true)
-            guard dup2(STDERR_FILENO, STDOUT_FILENO) >= 0 else { end(1) }
+            // Output of the extension, and of programs that it starts, must not be mixed with the answer. A program that kept
+            // the pipe open would delay the host, which reads until its end.
+            let copy = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0)
+            guard copy >= 0, dup2(STDERR_FILENO, STDOUT_FILENO) >= 0 else { end(1) }
+            let output = FileHandle(fileDescriptor: copy, closeOnDealloc: true)
             let input = try FileHandle.standardInput.readToEnd() ?? Data()
             let message = try ExtensionMessage(json: Array(input))
             let answer = await answer(to: message, by: program)

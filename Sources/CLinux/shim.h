@@ -10,6 +10,7 @@
 #include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -228,6 +229,14 @@ STAGE_CHECKED static inline int stage_act_as(
 /// Duplicates the descriptor `file` (fcntl(2)).
 STAGE_CHECKED static inline int stage_duplicate(int file) {
     return fcntl(file, F_DUPFD_CLOEXEC, 0);
+}
+
+/// Declared by glibc for _GNU_SOURCE only.
+extern int mkostemp(char *, int);
+
+/// Creates a file whose name replaces the six last characters of `name`, which are 'XXXXXX' (mkostemp(3)).
+STAGE_CHECKED static inline int stage_make_temporary_file(char *name) {
+    return mkostemp(name, O_CLOEXEC);
 }
 
 /// Limits the threads of the process to `count` malloc arenas (mallopt(3)).

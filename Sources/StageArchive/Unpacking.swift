@@ -164,8 +164,8 @@ private struct Unpacking: ~Copyable {
         guard let status = FileStatus(of: request.archive), status.kind == .file else {
             throw .damaged(entry: nil, "not a regular file")
         }
-        let copy = dup(request.archive.rawValue)
-        let source = OpenFile(copy, path: name, startsWriting: false)
+        // The caller keeps the archive open until the request has ended.
+        let source = OpenFile(borrowing: request.archive.rawValue, path: name)
         try self.copy(source, size: status.size, to: path, isExecutable: false)
     }
 

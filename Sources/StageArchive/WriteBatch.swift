@@ -117,6 +117,7 @@ final class OpenFile: Sendable {
     let descriptor: CInt
     let path: String
     private let startsWriting: Bool
+    private let isOwner: Bool
 
     /// Takes ownership of an open file; with `startsWriting`, writeback of its pages starts when it is
     /// closed.
@@ -124,9 +125,19 @@ final class OpenFile: Sendable {
         self.descriptor = descriptor
         self.path = path
         self.startsWriting = startsWriting
+        isOwner = true
+    }
+
+    /// Borrows a file that its owner closes after the last use of this one.
+    init(borrowing descriptor: CInt, path: String) {
+        self.descriptor = descriptor
+        self.path = path
+        startsWriting = false
+        isOwner = false
     }
 
     deinit {
+        guard isOwner else { return }
         if startsWriting { startWriteback(descriptor) }
         close(descriptor)
     }

@@ -36,13 +36,8 @@ package enum AnonymousFile {
         let descriptor = try Directory.attempt("create", at: template) {
             unsafe name.withUnsafeMutableBufferPointer { buffer in
                 guard let text = buffer.baseAddress else { return -1 }
-                let file = unsafe mkstemp(text)
-                if file >= 0 {
-                    // A child process that another thread forks before this call still inherits the
-                    // descriptor.
-                    _ = fcntl(file, F_SETFD, FD_CLOEXEC)
-                    unsafe _ = unlink(text)
-                }
+                let file = unsafe stage_make_temporary_file(text)
+                if file >= 0 { unsafe _ = unlink(text) }
                 return file
             }
         }
