@@ -229,7 +229,7 @@ let package = Package(
             "BackgroundAssets",
             [
                 "ExtensionFoundation", "StageChallenge", "StageContainer", "StageControl",
-                "StageExtension", "StageModel", "StagePack", "StageSystem", system,
+                "StageExtension", "StageModel", "StagePack", "StageSystem", logging, system,
             ]
         ),
         library(

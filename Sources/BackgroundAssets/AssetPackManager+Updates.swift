@@ -63,7 +63,8 @@ extension AssetPackManager {
     /// Removes a pack, after cancelling its download in this process, if any, and waiting for the end of it.
     ///
     /// Also cancels transfers of the pack that earlier fetches have left to the daemon, so that they do not install it again;
-    /// those of a daemon that does not respond continue, and may. URLs of the pack are invalid afterwards.
+    /// those of a daemon that does not respond continue, and may, of which a message of swift-log warns. URLs of the pack are
+    /// invalid afterwards.
     ///
     /// - Throws: ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if the pack is neither staged nor
     ///   being downloaded here; an error if it is pinned, another process is staging it, or the user must not

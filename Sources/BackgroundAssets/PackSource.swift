@@ -1,3 +1,4 @@
+import Logging
 import StageContainer
 import StageControl
 import StageModel
@@ -199,16 +200,27 @@ final class PackSource: Sendable {
         }
     }
 
+    /// Cancels the daemon's transfers of the pack, and returns whether there were any; logs why some may continue.
+    ///
+    /// Without a daemon, no transfer can install the pack again. One that does not respond must not keep a user from freeing
+    /// space.
     private func withdraw(_ id: PackID) async -> Bool {
+        let withdrawal: PackWithdrawal
         do throws(ControlError) {
             let client = try await ControlClient.discover(environment: ProcessEnvironment.current)
-            let tasks = try await client.withdraw(id) { usesContainer(of: $0) }
-            return !tasks.isEmpty
+            withdrawal = await client.withdraw(id) { usesContainer(of: $0) }
         } catch {
-            // Without a daemon, no transfer can install the pack again. One that does not respond must not keep a user from
-            // freeing space.
-            return false
+            withdrawal = PackWithdrawal(problem: error)
         }
+        if let problem = withdrawal.problem, problem.mayHideTransfers {
+            // The handler that the application has set, or else standard error.
+            Logger(label: "stage-packs")
+                .warning(
+                    "The daemon may install the pack again: its transfers could not be cancelled",
+                    metadata: ["pack.id": "\(id)", "error": "\(problem)"]
+                )
+        }
+        return !withdrawal.cancelled.isEmpty
     }
 
     /// Returns whether an order of this user is for a container of the store.

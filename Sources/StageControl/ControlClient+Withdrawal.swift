@@ -1,6 +1,18 @@
 import FoundationEssentials
 package import StageModel
 
+/// The result of withdrawing a pack from the stagings that the daemon continues.
+package struct PackWithdrawal: Equatable, Sendable {
+    /// The numbers of the cancelled tasks.
+    package var cancelled: [Int64]
+    /// The error because of which other stagings of the pack may continue; `nil` if none does.
+    package var problem: ControlError?
+
+    package init(cancelled: [Int64] = [], problem: ControlError? = nil) {
+        (self.cancelled, self.problem) = (cancelled, problem)
+    }
+}
+
 /// Withdrawal of packs from stagings that earlier processes have left to the daemon.
 extension ControlClient {
     /// Withdraws a pack from the stagings that the daemon continues for this user, before the pack is removed.
@@ -11,34 +23,42 @@ extension ControlClient {
     /// - Parameters:
     ///   - pack: The pack.
     ///   - isMeant: Returns whether an order is for the container that the pack is removed from.
-    /// - Returns: The numbers of the cancelled tasks.
-    /// - Throws: ``ControlError`` if the daemon does not answer or refuses; some tasks may be cancelled then.
-    @discardableResult
+    /// - Returns: The cancelled tasks, and the error if the daemon does not answer or refuses.
     package func withdraw(
         _ pack: PackID,
         where isMeant: (StagingOrder) -> Bool
-    ) async throws(ControlError) -> [Int64] {
-        let tasks = try await tasks().filter { task in
-            guard !task.hasEnded, let order = task.request.staging, let packs = order.packs else {
-                return false
+    ) async -> PackWithdrawal {
+        var withdrawal = PackWithdrawal()
+        do throws(ControlError) {
+            let tasks = try await tasks().filter { task in
+                guard !task.hasEnded, let order = task.request.staging, let packs = order.packs
+                else { return false }
+                return packs.contains(pack.text) && isMeant(order)
             }
-            return packs.contains(pack.text) && isMeant(order)
-        }
-        guard !tasks.isEmpty else { return [] }
-        let attended = Set(try await sessions().filter(\.isAttached).map(\.identifier))
-        var cancelled: [Int64] = []
-        for task in tasks where !attended.contains(task.session) {
-            do throws(ControlError) {
-                if try await replace(task, without: pack) { cancelled.append(task.id) }
-            } catch .refused(let refusal) where refusal.code == .notFound {
-                // It has ended meanwhile.
-                continue
-            } catch {
-                if cancelled.isEmpty { throw error }
-                return cancelled
+            guard !tasks.isEmpty else { return withdrawal }
+            let attended = Set(try await sessions().filter(\.isAttached).map(\.identifier))
+            for task in tasks where !attended.contains(task.session) {
+                if try await replaceUnlessEnded(task, without: pack) {
+                    withdrawal.cancelled.append(task.id)
+                }
             }
+        } catch {
+            withdrawal.problem = error
         }
-        return cancelled
+        return withdrawal
+    }
+
+    /// Replaces a task; returns `false` if it has already ended, or been removed.
+    private func replaceUnlessEnded(
+        _ task: TransferTask,
+        without pack: PackID
+    ) async throws(ControlError) -> Bool {
+        do throws(ControlError) {
+            return try await replace(task, without: pack)
+        } catch {
+            if case .refused(let refusal) = error, refusal.code == .notFound { return false }
+            throw error
+        }
     }
 
     /// Cancels a task after ordering its other packs in a new one; returns `false` if it has already ended.

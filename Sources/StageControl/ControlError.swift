@@ -51,6 +51,16 @@ extension ControlError {
     }
 }
 
+extension ControlError {
+    /// Set if a daemon that this user may use runs, or may run, so that transfers of this user may continue.
+    package var mayHideTransfers: Bool {
+        switch self {
+        case .notRunning, .accessDenied, .untrusted, .pathTooLong, .cancelled: false
+        case .lost, .refused, .malformed, .tooLarge, .system: true
+        }
+    }
+}
+
 extension ControlRefusal {
     /// Set if the daemon may accept the same request later.
     package var isTemporary: Bool { code == .unavailable || isShortage }

@@ -191,6 +191,11 @@ struct FalseDaemonTests {
         #expect(doctor.status == 3)
         #expect(doctor.output.contains("problem: daemon: \(finding)"), "\(doctor)")
         #expect(doctor.output.contains("'\(manager) restart stagepackd'"), "\(doctor)")
+        // The daemon may have a transfer that installs the pack again.
+        let removal = try await installed.run("remove", "aurora", "--app", "net.example.wallpaper")
+        #expect(removal.status == 0, "\(removal)")
+        #expect(removal.output == "aurora: removed\n", "\(removal)")
+        #expect(removal.error.contains("The daemon may install the pack again"), "\(removal)")
     }
 
     @Test func aDaemonThatGivesNoTurnHoldsNothingUp() async throws {

@@ -34,8 +34,7 @@ struct RemoveCommand: ChangingSubcommand, ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         let session = try Session(source)
-        // Without a daemon, no transfer can install the pack again.
-        let client = try? await ControlClient.discover(environment: ProcessEnvironment.current)
+        let client = await Self.discoverDaemon()
         var removal = try PackRemoval(session, client: client)
         var reports: [RemovalReport] = []
         var failure: CommandFailure?
@@ -56,6 +55,25 @@ struct RemoveCommand: ChangingSubcommand, ReportingSubcommand {
             named: "packs",
             failure: failure,
             asJSON: json
+        )
+    }
+
+    /// Returns a client of the daemon; `nil` without one, since no transfer can install a pack again then.
+    private static func discoverDaemon() async -> ControlClient? {
+        do throws(ControlError) {
+            return try await ControlClient.discover(environment: ProcessEnvironment.current)
+        } catch {
+            // One that does not respond must not keep a user from freeing space.
+            if error.mayHideTransfers { warnOfTransfers(["error": "\(error)"]) }
+            return nil
+        }
+    }
+
+    /// Warns that the daemon's transfers of removed packs may continue.
+    fileprivate static func warnOfTransfers(_ metadata: Logger.Metadata) {
+        Log.logger.warning(
+            "The daemon may install the pack again: its transfers could not be cancelled",
+            metadata: metadata
         )
     }
 
@@ -239,17 +257,13 @@ private struct PackRemoval {
     /// Cancels the daemon's transfers that would install the pack again, and returns their numbers.
     private func withdraw(_ id: PackID, from container: FilePath) async -> [Int64] {
         guard let client else { return [] }
-        do throws(ControlError) {
-            return try await client.withdraw(id) { [session] order in
-                session.changesContainer(of: order, at: container)
-            }
-        } catch {
-            Log.logger.warning(
-                "The daemon may install the pack again: its transfers could not be cancelled",
-                metadata: ["pack.id": "\(id)", "error": "\(error)"]
-            )
-            return []
+        let withdrawal = await client.withdraw(id) { [session] order in
+            session.changesContainer(of: order, at: container)
         }
+        if let problem = withdrawal.problem {
+            RemoveCommand.warnOfTransfers(["pack.id": "\(id)", "error": "\(problem)"])
+        }
+        return withdrawal.cancelled
     }
 
     /// The maximum time that the worker of a cancelled transfer takes to end.
