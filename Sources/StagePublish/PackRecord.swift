@@ -31,8 +31,7 @@ package struct PackRecord: Equatable, Sendable {
     /// The record of an index is hidden, so that the folder of a store lists indexes alone. The record of a link is that of its
     /// target.
     package static func path(beside archive: FilePath) -> FilePath {
-        let isLink = FileStatus.isSymbolicLink(archive)
-        return path(besideName: isLink ? archive.resolved ?? archive : archive)
+        path(besideName: archive.resolvedIfLink)
     }
 
     /// Returns the path of the record beside a name, also if the name is a link.

@@ -8,4 +8,9 @@ extension FilePath {
         defer { unsafe free(path) }
         return unsafe FilePath(platformString: path)
     }
+
+    /// The file that the path leads to if it is a symbolic link; the path as it is if it is none, or if it leads to no file.
+    package var resolvedIfLink: FilePath {
+        FileStatus.isSymbolicLink(self) ? resolved ?? self : self
+    }
 }

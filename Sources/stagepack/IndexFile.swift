@@ -13,8 +13,7 @@ struct IndexFile {
 
     /// Follows a symbolic link, because the folder of the index tells its store.
     init(_ path: String) {
-        let file = FilePath(path)
-        self.path = FileStatus.isSymbolicLink(file) ? file.resolved?.string ?? path : path
+        self.path = FilePath(path).resolvedIfLink.string
     }
 
     /// Reads the index of any pack, and, unless `findsCompanions` is `false`, its deltas, delta sets and

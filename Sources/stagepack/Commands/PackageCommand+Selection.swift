@@ -13,7 +13,7 @@ extension PackageCommand {
         of evaluation: RecipeEvaluation,
         writing output: FilePath
     ) throws(CommandFailure) {
-        for written in [output.resolved ?? output, PackRecord.path(beside: output)] {
+        for written in [output.resolvedIfLink, PackRecord.path(beside: output)] {
             // A file that does not exist yet is not selected.
             guard let identity = written.fileIdentity else { continue }
             let selected = evaluation.entries.first { entry in

@@ -223,10 +223,7 @@ struct PackageCommand: ReportingSubcommand {
 
     /// The path of the file that is written: for a link, that of the file that it leads to.
     private var writtenName: String? {
-        output.map { output in
-            let path = FilePath(output)
-            return FileStatus.isSymbolicLink(path) ? path.resolved?.string ?? output : output
-        }
+        output.map { FilePath($0).resolvedIfLink.string }
     }
 
     /// Endings of archives in formats that packs cannot have.
