@@ -81,13 +81,12 @@ extension TransferCoordinator {
         case .write(let task):
             let reserved = state.reserveWithoutRetry(for: change, of: task)
             do throws(DaemonError) {
+                defer { state.sessions[task.record.session]?.reservedWithoutRetry -= reserved }
                 let limit = state.configuration.journalPerUser.rawValue
                 try await journal.update(task, limit: limit)
             } catch {
-                state.sessions[task.record.session]?.reservedWithoutRetry -= reserved
                 throw ControlRefusal(error)
             }
-            state.sessions[task.record.session]?.reservedWithoutRetry -= reserved
             if state.changed(task, by: change, at: readClock()) {
                 await abort(id)
                 await endUnanswered(task)
