@@ -35,7 +35,7 @@ extension IndexSource {
         reusing local: ReusableContent,
         countingIn figures: inout StagingFigures
     ) async throws(StageError) -> ReusableContent {
-        var fetched = run.patch
+        var fetched = run.earlyPatch?.download
         if fetched == nil {
             fetched = try await fetch(patch.reference, countingIn: &figures)
         }

@@ -5,12 +5,12 @@ import StageModel
 import StageSystem
 
 extension IndexSource {
-    /// The patch of an update that was taken before the index.
-    struct PatchWithIndex: Sendable {
-        /// The index that was restored with the digests of the patch's content.
-        var index: VerifiedIndex
-        /// The downloaded patch, whose content is still to be written.
-        var patch: VerifiedDownload
+    /// The patch of an update that was requested before the index.
+    struct EarlyPatch: Sendable {
+        /// The index that was restored with the digests of the patch's content; `nil` if it has to be fetched in another way.
+        var index: VerifiedIndex?
+        /// The downloaded patch, whose content is still to be written; `nil` if it could not be downloaded.
+        var download: VerifiedDownload?
     }
 
     /// Takes the patch of an update before the index, and restores the index from the digests of the patch's content.
@@ -22,16 +22,16 @@ extension IndexSource {
     ///   - area: The staging area, which stores the index.
     ///   - base: The staged generation.
     ///   - figures: Receives the number of bytes transferred and their source.
-    /// - Returns: The index and the patch; `nil` if the index has to be fetched in another way: the manifest names no patch from the staged
-    ///   generation with a delta of the index, the area has content, another way transfers fewer bytes, there is not enough
-    ///   space or memory, or the result is not the index that the manifest names.
+    /// - Returns: The patch, and the index if its content leads to that; `nil` if no patch was requested: the manifest names none from
+    ///   the staged generation with a delta of the index, the area has content, another way transfers fewer bytes, or there is
+    ///   not enough space or memory.
     /// - Throws: ``StageError`` if the index is too large for the pack's files, the older index or the patch cannot be read, or
     ///   the task is cancelled.
     func takePatchFirst(
         in area: StagingArea,
         base: Base?,
         countingIn figures: inout StagingFigures
-    ) async throws(StageError) -> PatchWithIndex? {
+    ) async throws(StageError) -> EarlyPatch? {
         guard let base, let patch = patch(from: base), let indexDelta = patch.indexDelta,
             try await !hasContent(area)
         else { return nil }
@@ -63,10 +63,11 @@ extension IndexSource {
         from base: Base,
         in area: StagingArea,
         countingIn figures: inout StagingFigures
-    ) async throws(StageError) -> PatchWithIndex? {
-        guard let usable = try await indexFetch.usablePatch(from: base, to: index),
-            let download = try await fetch(patch, countingIn: &figures)
-        else { return nil }
+    ) async throws(StageError) -> EarlyPatch? {
+        guard let usable = try await indexFetch.usablePatch(from: base, to: index) else { return nil }
+        var early = EarlyPatch()
+        early.download = try await fetch(patch, countingIn: &figures)
+        guard let download = early.download else { return early }
         do throws(StageError) {
             let decoder = PatchDecoder(patch: usable, base: base)
             let path = download.path
@@ -75,16 +76,15 @@ extension IndexSource {
             }
             var restored = index
             restored.restoreDigests(result.digests, of: usable.content)
-            if let verified = try await indexFetch.index(restored: restored, in: area.directory) {
-                return PatchWithIndex(index: verified, patch: download)
+            early.index = try await indexFetch.index(restored: restored, in: area.directory)
+            if early.index == nil {
+                log(result.fault ?? "its content does not lead to the index of the manifest", of: patch)
             }
-            log(result.fault ?? "its content does not lead to the index of the manifest", of: patch)
+            return early
         } catch {
             download.end()
             throw error
         }
-        download.end()
-        return nil
     }
 }
 

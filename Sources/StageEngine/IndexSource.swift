@@ -40,8 +40,8 @@ struct IndexSource: Sendable {
         let tree: IndexedTree
         let area: StagingArea
         let base: Base?
-        /// The patch that was taken before the index; `nil` if the index was fetched in another way.
-        var patch: VerifiedDownload?
+        /// The patch that was requested before the index; `nil` if there was none.
+        var earlyPatch: EarlyPatch?
         let failures = FailedFetches()
     }
 
@@ -51,16 +51,16 @@ struct IndexSource: Sendable {
         let base = try await base()
         var figures = StagingFigures(transferred: .zero, reused: .zero, source: nil)
         let unpacked = try await takeArchiveFirst(in: area, base: base, countingIn: &figures)
-        let patched = try await takePatchFirst(in: area, base: base, countingIn: &figures)
-        defer { patched?.patch.end() }
+        let patch = try await takePatchFirst(in: area, base: base, countingIn: &figures)
+        defer { patch?.download?.end() }
         let index: VerifiedIndex
-        if let restored = unpacked?.index ?? patched?.index {
+        if let restored = unpacked?.index ?? patch?.index {
             index = restored
         } else {
             index = try await self.index(for: area.directory, base: base, countingIn: &figures)
         }
         let tree = IndexedTree(index, content: area.content)
-        let run = Run(tree: tree, area: area, base: base, patch: patched?.patch)
+        let run = Run(tree: tree, area: area, base: base, earlyPatch: patch)
         try await checkSpace(of: run, areFilesUnpacked: unpacked?.directory != nil)
         var reusable = try await local(in: run)
         let local = tree.index.storedSize - tree.index.storedLength(of: reusable.missing)
@@ -177,7 +177,9 @@ struct IndexSource: Sendable {
             return
         }
         var local = local
-        let patch = try await indexFetch.usablePatch(from: run.base, to: run.tree.index)
+        var patch = try await indexFetch.usablePatch(from: run.base, to: run.tree.index)
+        // A patch that could not be downloaded is not requested again.
+        if let early = run.earlyPatch, early.download == nil { patch = nil }
         var (choice, deltas) = try await chooseTransfer(
             for: run,
             reusing: local,
@@ -185,7 +187,7 @@ struct IndexSource: Sendable {
             patch: patch,
             countingIn: &figures
         )
-        if choice.way != .patch || run.patch == nil { work.report(.chose(choice)) }
+        if choice.way != .patch || run.earlyPatch == nil { work.report(.chose(choice)) }
         if choice.way == .patch, let patch {
             local = try await take(patch, in: run, reusing: local, countingIn: &figures)
             // Usually empty: a patch without faults provides everything.

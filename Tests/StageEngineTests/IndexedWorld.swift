@@ -230,6 +230,13 @@ final class IndexedWorld {
         return try await estimate([id], in: name, freeSpace: freeSpace, freeInodes: freeInodes)[id]
     }
 
+    /// Plans the pack of the manifest with much free space, and returns the planned transfer.
+    func plannedTransfer() async throws -> (choice: TransferChoice, size: ByteCount)? {
+        let plan = try await plan([PackID("levels")], in: "container", freeSpace: .mebibytes(1 << 20))
+        guard let entry = plan.entries.first, let choice = entry.transfer else { return nil }
+        return (choice, entry.transferSize)
+    }
+
     /// Plans packs of the manifest with some free space and free inodes, and returns the planned transfers.
     func estimate(
         _ ids: [PackID],
@@ -237,19 +244,28 @@ final class IndexedWorld {
         freeSpace: ByteCount,
         freeInodes: Int? = nil
     ) async throws -> [PackID: TransferChoice.Way] {
+        let plan = try await plan(ids, in: name, freeSpace: freeSpace, freeInodes: freeInodes)
+        var ways: [PackID: TransferChoice.Way] = [:]
+        for entry in plan.entries { ways[entry.pack.id] = entry.transfer?.way }
+        return ways
+    }
+
+    private func plan(
+        _ ids: [PackID],
+        in name: String,
+        freeSpace: ByteCount,
+        freeInodes: Int? = nil
+    ) async throws -> Plan {
         let container = try Container.make(root.path.appending(name))
         return try await withStager(try options, logger: logger) { stager in
             let manifest = try await stager.manifest(from: source, stored: nil)
             let planner = try Planner(manifest: manifest.manifest, container: container)
-            let plan = await stager.estimate(
+            return await stager.estimate(
                 planner.plan(for: .packs(Set(ids))),
                 of: manifest,
                 in: container.reader,
                 available: AvailableSpace(bytes: freeSpace, inodes: freeInodes)
             )
-            var ways: [PackID: TransferChoice.Way] = [:]
-            for entry in plan.entries { ways[entry.pack.id] = entry.transfer?.way }
-            return ways
         }
     }
 

@@ -1,0 +1,230 @@
+import StageContainer
+import StageDigest
+import StageEngine
+import StageModel
+import StageSystem
+import StageTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+/// Updates that restore the index from the content of a patch.
+@Suite(.directory, .server)
+struct PatchBeforeIndexTests {
+    private let world: IndexedWorld
+    private let old = Self.trees.old
+    private let new = Self.trees.new
+
+    init() throws { world = try IndexedWorld() }
+
+    /// Two trees with many small files that all change, so that digests are most of what an index delta has, with a file of one
+    /// frame and one of several, with equal files, and with files that stay.
+    private static let trees = {
+        var old = ["large": noise(400_000), "same": noise(100_000, seed: 2), "run.sh": [1, 2]]
+        old["one"] = noise(70_000, seed: 3)
+        for number in 0..<400 {
+            old["small/\(number)"] = noise(600, seed: UInt64(number + 10))
+            old["kept/\(number)"] = noise(40, seed: UInt64(number + 1000))
+        }
+        var new = old
+        new["large"]?[200_000] ^= 1
+        new["one"]?[500] ^= 1
+        new["run.sh"] = [1, 2, 3]
+        for number in 0..<400 { new["small/\(number)"]?[300] ^= 1 }
+        new["copy/3"] = new["small/3"]
+        new["empty"] = []
+        return (old: old, new: new)
+    }()
+
+    private struct Failure: Error {}
+
+    /// The published patch, and the delta of the index that needs its content.
+    private struct Published {
+        var delta: PackIndex.Delta
+        var patch: PackIndex.Patch
+        var indexDelta: PackIndex.CompanionDelta
+    }
+
+    /// Publishes the old tree, stages it, and publishes the new one.
+    private func publishBoth(
+        archive: Bool = false,
+        partSize: ByteCount? = nil
+    ) async throws -> Published {
+        try await world.publish(old, archive: archive)
+        guard case .staged = try await world.stage() else { throw Failure() }
+        try await world.publish(new, patches: true, partSize: partSize, archive: archive)
+        let delta = try #require(world.pack?.index?.deltas.first)
+        let patch = try #require(delta.patch)
+        return Published(delta: delta, patch: patch, indexDelta: try #require(patch.indexDelta))
+    }
+
+    private func requests(_ url: String) -> Int { world.server.counts(for: "/" + url).requests }
+
+    /// Stages the new tree.
+    @discardableResult
+    private func update() async throws -> StagingFigures {
+        guard case .staged(let figures) = try await world.stage() else { throw Failure() }
+        #expect(try world.staged() == new)
+        let container = try #require(try Container.open(world.root.path.appending("container")))
+        #expect(try container.differences(in: try PackID("levels")) == [])
+        #expect(try container.reader.downloadedSizes().isEmpty)
+        #expect(try container.root.directory("staging")?.entries() == [])
+        return figures
+    }
+
+    /// The second number makes a patch of several parts.
+    @Test(arguments: [nil, 131_072])
+    func anUpdateDownloadsNoDigestsOfThePatch(partSize: Int?) async throws {
+        let published = try await publishBoth(partSize: partSize.map { ByteCount($0) })
+        let saved = published.delta.size.rawValue - published.indexDelta.size.rawValue
+        // The digests of 400 small files.
+        #expect(saved > 400 * 32)
+        let figures = try await update()
+        #expect(figures.transferred == published.patch.size + published.indexDelta.size)
+        #expect(figures.reused > .zero)
+        #expect(requests(published.delta.url) == 0)
+        #expect(requests(try #require(world.pack?.index?.url)) == 0)
+        #expect(requests(published.patch.url) == 1 && world.bundleRequests == 0)
+        #expect(try Directory.open(world.path(of: "")).status("run.sh")?.mode == 0o755)
+    }
+
+    /// The way is reported once, and the bytes that arrive are never more than were announced.
+    @Test func theWayIsReportedOnce() async throws {
+        _ = try await publishBoth()
+        let pack = try #require(world.pack)
+        let manifest = Manifest(
+            application: try ApplicationID("net.example.game"),
+            revision: 1,
+            packs: [pack]
+        )
+        let progress = Mutex(StagingProgress(Planner(manifest: manifest).plan(for: .packs([pack.id]))))
+        let (ways, excess) = (Mutex<[TransferChoice.Way]>([]), Mutex(0))
+        let outcome = try await world.stage { event in
+            if case .chose(let choice) = event { ways.withLock { $0.append(choice.way) } }
+            progress.withLock { progress in
+                progress.apply(event, to: pack.id)
+                if progress.received > progress.downloadSize { excess.withLock { $0 += 1 } }
+            }
+        }
+        guard case .staged = outcome else { throw Failure() }
+        #expect(ways.withLock { $0 } == [.patch])
+        #expect(excess.withLock { $0 } == 0)
+    }
+
+    /// The restored index is the base of the next update.
+    @Test func theNextUpdateGoesByTheRestoredIndex() async throws {
+        _ = try await publishBoth()
+        try await update()
+        var next = new
+        next["small/7"] = [9]
+        try await world.publish(next)
+        guard case .staged(let figures) = try await world.stage() else { throw Failure() }
+        #expect(try world.staged() == next)
+        #expect(figures.transferred < ByteCount(2000))
+    }
+
+    /// The plan fetches nothing, and a run transfers what it says.
+    @Test func thePlanHasTheBytesOfTheRun() async throws {
+        let published = try await publishBoth()
+        let container = try #require(try Container.open(world.root.path.appending("container")))
+        let planned = try await world.plannedTransfer()
+        #expect(planned?.choice.precedesIndex == true && planned?.choice.way == .patch)
+        #expect(requests(published.delta.url) + requests(published.indexDelta.url) == 0)
+        #expect(try container.reader.downloadedSizes().isEmpty)
+        #expect(try await update().transferred == planned?.size)
+    }
+
+    /// A delta that cannot be used costs the bytes of the other one; the patch is downloaded once.
+    @Test(arguments: [
+        Answer.status(404), .status(403), .status(503), .content([1, 2, 3]), .content(noise(900)),
+        .dropped, .redirect(to: "http://127.0.0.1:1/a"),
+    ])
+    func withoutTheDeltaTheOtherOneIsDownloaded(answer: Answer) async throws {
+        let published = try await publishBoth()
+        world.server.answer("/" + published.indexDelta.url, with: answer)
+        try await update()
+        #expect(requests(published.delta.url) == 1 && requests(published.patch.url) == 1)
+        #expect(world.bundleRequests == 0)
+    }
+
+    /// A delta with the digest in the manifest that leads to no index, or to one that omits no digest.
+    @Test(arguments: [false, true])
+    func anotherDeltaThanThePublishersIsTakenIfItLeadsToTheIndex(leadsThere: Bool) async throws {
+        let published = try await publishBoth()
+        let bytes = leadsThere ? try world.object("/" + published.delta.url) : noise(500)
+        var pack = try #require(world.pack)
+        pack.index?.deltas[0].patch?.indexDelta = PackIndex.CompanionDelta(
+            url: "i/other",
+            size: ByteCount(bytes.count),
+            digest: Digest(of: bytes)
+        )
+        try world.serve(offering: pack)
+        world.server.answer("/i/other", with: .content(bytes))
+        try await update()
+        #expect(requests("i/other") == 1 && world.bundleRequests == 0)
+        #expect(requests(published.delta.url) == (leadsThere ? 0 : 1))
+    }
+
+    /// The content of the patch does not lead to the index then; the patch is not downloaded again.
+    @Test(arguments: ["small/7", "large", "same"])
+    func damagedOldContentCostsTheOtherDelta(file: String) async throws {
+        let published = try await publishBoth()
+        let offset: Int64 = file == "large" ? 199_900 : 50
+        try overwrite(world.path(of: file), noise(500, seed: 99), at: offset)
+        try await update()
+        #expect(requests(published.patch.url) == 1)
+        // What stays is no part of the patch.
+        #expect(requests(published.delta.url) == (file == "same" ? 0 : 1))
+    }
+
+    @Test func aPatchOfOtherContentCostsPiecesOnly() async throws {
+        let published = try await publishBoth()
+        var content = try world.object("/" + published.patch.url)
+        content[content.count / 2] ^= 1
+        try world.offerPatch(content)
+        try await update()
+        #expect(requests(published.delta.url) == 1)
+    }
+
+    /// A patch that no server sends is requested for the index alone.
+    @Test func aPatchThatIsNotThereIsRequestedOnce() async throws {
+        let published = try await publishBoth()
+        world.server.answer("/" + published.patch.url, with: .status(404))
+        try await update()
+        #expect(requests(published.patch.url) == 1 && requests(published.delta.url) == 1)
+    }
+
+    @Test func theNextRunContinuesThePatch() async throws {
+        let published = try await publishBoth()
+        let path = "/" + published.patch.url
+        let content = try world.object(path)
+        let half = content.count / 2
+        let broken = [Answer](repeating: .dropped, count: 80)
+        world.server.answer(path, with: [Answer.content(content).cut(after: half)] + broken)
+        for url in [published.delta.url, try #require(world.pack?.index?.url)] {
+            world.server.answer("/" + url, with: broken)
+        }
+        guard case .failed(.transfer) = try await world.stage() else { throw Failure() }
+        #expect(try world.staged() == old)
+        let received = world.server.counts(for: path).bytes
+        try world.serve()
+        let figures = try await update()
+        #expect(figures.reused >= ByteCount(half))
+        #expect(world.server.counts(for: path).bytes - received <= content.count - half)
+        #expect(requests(published.indexDelta.url) == 2 && world.bundleRequests == 0)
+    }
+
+    /// An archive may have fewer bytes than the patch after a run that has downloaded most of it.
+    @Test func aPatchWithMoreBytesThanTheArchiveIsNotTakenFirst() async throws {
+        let published = try await publishBoth(archive: true)
+        var pack = try #require(world.pack)
+        let archive = try #require(pack.archive)
+        let whole = ByteCount(1 << 30)
+        pack.index?.deltas[0].patch?.size = whole
+        try world.serve(offering: pack)
+        #expect(archive.size < whole)
+        let figures = try await update()
+        #expect(figures.transferred < archive.size + archive.size)
+        #expect(requests(published.patch.url) + requests(published.indexDelta.url) == 0)
+    }
+}
