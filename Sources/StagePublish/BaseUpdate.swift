@@ -4,14 +4,15 @@ package import StageModel
 /// The bytes that an update between two versions transfers, if all files of the older version are present and
 /// servers support ranges.
 package struct UpdateCost: Equatable, Sendable {
-    /// The bytes of the index, or of its delta if that is smaller.
+    /// The bytes of the index, or of its delta if that is smaller; with a patch, its delta without the digests that follow
+    /// from the patch, if there is one.
     package var index: ByteCount
     /// The bytes of the ranges of bundles and the delta set.
     package var objects: ByteCount
     /// The bytes of the archive; `nil` if there is none.
     package var archive: ByteCount?
-    /// The bytes of the patch; `nil` if there is none.
-    package var patch: ByteCount?
+    /// The bytes of the patch; `nil` if there is none, or if another way has no more bytes.
+    package private(set) var patch: ByteCount?
 
     /// Computes the cost of an update from the indexes of both versions; `set` is the delta set between them,
     /// if any.
@@ -28,8 +29,15 @@ package struct UpdateCost: Equatable, Sendable {
         archive = version.archive?.size
     }
 
+    /// Counts a patch, and the delta of the index for its clients, if the update becomes smaller.
+    mutating func count(_ patch: PackIndex.Patch) {
+        let smallest = min(index, patch.indexDelta?.size ?? index)
+        guard smallest + patch.size < total else { return }
+        (index, self.patch) = (smallest, patch.size)
+    }
+
     /// The bytes of the content in the way that clients choose: the smallest one.
-    package var content: ByteCount { min(objects, archive ?? objects, patch ?? objects) }
+    package var content: ByteCount { patch ?? min(objects, archive ?? objects) }
 
     /// The bytes of the update, including the index.
     package var total: ByteCount { index + content }

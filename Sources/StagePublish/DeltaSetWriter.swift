@@ -7,7 +7,8 @@ import SystemPackage
 
 /// Creates objects that make updates to one version of a pack from older ones smaller, if all objects are in
 /// the same store: for each older version an index delta, `i/<SHA-256>.from.<SHA-256>`, and a delta set,
-/// `d/<SHA-256>`, or a patch, `p/<SHA-256>.of.<SHA-256>.from.<SHA-256>`.
+/// `d/<SHA-256>`, or a patch, `p/<SHA-256>.of.<SHA-256>.from.<SHA-256>`, with an index delta for its clients,
+/// `i/<SHA-256>.of.<SHA-256>.from.<SHA-256>`.
 ///
 /// Needs no source files. Keeps objects that the store already has. Of set and patch, writes the one with which
 /// the update is smaller, and neither if it does not become smaller: clients then download frames without a set,
@@ -108,26 +109,32 @@ package struct DeltaSetWriter: Sendable {
         )
         let named = version.reference.delta(from: base)
         var (frames, patch) = (named?.frames, named?.patch)
-        if let patch {
-            update.patch = .present(patch.size)
-            update.cost.patch = patch.size
+        if let present = patch {
+            update.patch = .present(present.size)
+            let complete = try patchWriter(from: old, base: base, to: version, in: store)
+                .addIndexDelta(to: present, insteadOf: update.cost.index, in: store)
+            update.cost.count(complete)
+            patch = complete
         } else if unpublished == nil, let present = version.deltaSets[base] {
             update.set = .present(frames?.size ?? .zero)
             update.cost = cost(present)
             // The existing set may come from a run that created no patches.
             if makesPatches {
-                let writer = patchWriter(from: old, base: base, to: version)
+                let writer = try patchWriter(from: old, base: base, to: version, in: store)
                 patch = try await replaceSet(by: writer, in: store, updating: &update)
             }
             if patch != nil { frames = nil }
         } else {
             let draft = try await nonEmpty(unpublished, to: version, from: old, in: store)
             let set = draft?.set(from: base, to: version.reference.contentDigest)
+            let writer =
+                try makesPatches
+                ? patchWriter(from: old, base: base, to: version, in: store) : nil
             (frames, patch) = try await keepBetter(
                 of: set,
                 from: draft,
                 costing: set.map(cost),
-                and: patchWriter(from: old, base: base, to: version),
+                and: writer,
                 in: store,
                 updating: &update
             )
@@ -143,9 +150,13 @@ package struct DeltaSetWriter: Sendable {
     private func patchWriter(
         from old: ContentIndex,
         base: Digest,
-        to version: StoredIndex
-    ) -> PatchWriter {
-        PatchWriter(
+        to version: StoredIndex,
+        in store: Directory
+    ) throws(PackagingError) -> IndexedPatchWriter {
+        let indexDelta = try PackagingError.wrapping { () throws(FileError) in
+            try StoredCompanionDelta.forPatch(to: version, from: old, base: base, in: store)
+        }
+        let patches = PatchWriter(
             from: old,
             base: base,
             to: version,
@@ -153,19 +164,20 @@ package struct DeltaSetWriter: Sendable {
             partSize: patchPartSize,
             level: patchLevel
         )
+        return IndexedPatchWriter(patches, indexDelta: indexDelta)
     }
 
     /// Writes a patch if it makes the update smaller than the set that is there.
     private func replaceSet(
-        by writer: PatchWriter,
+        by writer: IndexedPatchWriter,
         in store: Directory,
         updating update: inout BaseUpdate
     ) async throws(PackagingError) -> PackIndex.Patch? {
         let patch: PackIndex.Patch?
-        (update.patch, patch) = try await writer.write(insteadOf: update.cost.content, in: store)
+        (update.patch, patch) = try await writer.write(insteadOf: update.cost, in: store)
         guard let patch else { return nil }
         update.cost = update.plainCost
-        update.cost.patch = patch.size
+        update.cost.count(patch)
         return patch
     }
 
@@ -174,22 +186,20 @@ package struct DeltaSetWriter: Sendable {
         of set: DeltaSet?,
         from draft: UnpublishedDeltaSet?,
         costing setCost: UpdateCost?,
-        and writer: PatchWriter,
+        and writer: IndexedPatchWriter?,
         in store: Directory,
         updating update: inout BaseUpdate
     ) async throws(PackagingError) -> (PackIndex.DeltaFrames?, PackIndex.Patch?) {
-        let content = min(update.cost.content, setCost?.content ?? update.cost.content)
+        let isSetSmaller = setCost.map { $0.content < update.cost.content } ?? false
         var patch: PackIndex.Patch?
-        if makesPatches {
-            (update.patch, patch) = try await writer.write(insteadOf: content, in: store)
+        if let writer {
+            let other = isSetSmaller ? setCost ?? update.cost : update.cost
+            (update.patch, patch) = try await writer.write(insteadOf: other, in: store)
         }
-        guard let draft, let set, let setCost else {
-            update.cost.patch = patch?.size
-            return (nil, patch)
-        }
-        guard patch == nil, setCost.content < update.cost.content else {
+        if let patch { update.cost.count(patch) }
+        guard let draft, let set, let setCost else { return (nil, patch) }
+        guard patch == nil, isSetSmaller else {
             update.set = .useless(draft.size(of: set))
-            update.cost.patch = patch?.size
             return (nil, patch)
         }
         let frames = try PackagingError.wrapping { () throws(FileError) in

@@ -26,15 +26,7 @@ extension Pack {
             OfferedObject(path: index.storePath, size: index.size, digest: index.digest)
         ]
         if let object = archive?.offeredObject { objects.append(object) }
-        if let delta = index.fileTableDelta {
-            objects.append(
-                OfferedObject(
-                    path: OfferedObject.path(of: delta.url, in: .index),
-                    size: delta.size,
-                    digest: delta.digest
-                )
-            )
-        }
+        if let delta = index.fileTableDelta { objects.append(delta.offeredObject) }
         return objects + index.deltas.flatMap(\.offeredObjects)
     }
 }
@@ -51,8 +43,19 @@ extension PackArchive {
     }
 }
 
+extension PackIndex.CompanionDelta {
+    /// The delta as an object of a store.
+    fileprivate var offeredObject: OfferedObject {
+        OfferedObject(
+            path: OfferedObject.path(of: url, in: .index),
+            size: size,
+            digest: digest
+        )
+    }
+}
+
 extension PackIndex.Delta {
-    /// The delta, its delta set and its patch.
+    /// The delta, its delta set, its patch, and the delta for clients of the patch.
     fileprivate var offeredObjects: [OfferedObject] {
         var objects = [
             OfferedObject(
@@ -75,6 +78,7 @@ extension PackIndex.Delta {
                     digest: patch.digest
                 )
             )
+            if let delta = patch.indexDelta { objects.append(delta.offeredObject) }
         }
         return objects
     }

@@ -2,7 +2,8 @@ import StageModel
 
 /// The name of an object in a store, which consists of digests.
 struct StoreObjectName {
-    /// The digest of the object's bytes; `nil` for the delta of an index, which is named by other bytes.
+    /// The digest of the object's bytes; `nil` for `<SHA-256>.from.<SHA-256>`, the delta of an index, which is named by other
+    /// bytes.
     let digest: Digest?
     /// The digest of the decompressed index that the object belongs to; `nil` if the name does not have it.
     let content: Digest?
@@ -11,6 +12,8 @@ struct StoreObjectName {
 
     /// Parses `<SHA-256>`, `<SHA-256>.of.<SHA-256>`, `<SHA-256>.from.<SHA-256>` and
     /// `<SHA-256>.of.<SHA-256>.from.<SHA-256>`, which are the names of objects; `nil` for any other name.
+    ///
+    /// The last form is that of patches, and of the deltas of indexes for clients of patches.
     init?(_ name: String) {
         let parts = name.split(separator: ".", omittingEmptySubsequences: false)
         func digest(_ part: Int) -> Digest? {

@@ -282,7 +282,7 @@ private struct StoredObject: Sendable {
                 outcome.fault = .damaged
                 return outcome
             }
-            // A delta from a file table: its content cannot be compared without the archive.
+            // A delta for clients of the archive or a patch: its content cannot be compared without that.
             guard name.content == nil else { return outcome }
             do throws(StoredIndex.Fault) {
                 let place = store.path.pushing(FilePath(path))

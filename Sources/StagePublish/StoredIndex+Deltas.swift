@@ -171,4 +171,49 @@ extension StoredIndex {
             }
         }
     }
+
+    /// Finds the deltas of the index for clients of the patches to this version, and adds them to the patches; of two
+    /// for the same patch, the smaller one.
+    ///
+    /// Skips damaged deltas: clients do not need them. One whose older index is not in the store is compared only by
+    /// the size of what it restores.
+    mutating func findPatchIndexDeltas(in folder: FilePath) throws(FileError) {
+        let patched = Set(reference.deltas.filter { $0.patch != nil }.map(\.base))
+        guard !patched.isEmpty,
+            let directory = try Self.existing(folder.isEmpty ? "." : folder)
+        else { return }
+        let content = reference.contentDigest
+        var bases: Set<Digest> = []
+        for entry in try directory.entries() {
+            guard let name = StoreObjectName(entry.path.string), name.digest != nil,
+                name.content == content, let base = name.base, patched.contains(base)
+            else { continue }
+            bases.insert(base)
+        }
+        guard !bases.isEmpty else { return }
+        let paths = try Self.indexes(bases, in: directory)
+        let size = Int(reference.contentSize.rawValue)
+        for place in reference.deltas.indices where bases.contains(reference.deltas[place].base) {
+            let base = reference.deltas[place].base
+            let old = try Self.index(at: paths[base]?.path, in: directory)
+            let expected = old.flatMap { IndexForPatch(of: index, from: $0) }
+            // Without omitted digests, no delta is for clients of a patch.
+            guard old == nil || expected != nil else { continue }
+            let found = try StoredCompanionDelta.find(of: content, from: base, in: directory) {
+                (try? FrameDecompressor.contentSize(of: $0.span)) == size
+                    && expected?.isRestored(by: $0) ?? true
+            }
+            reference.deltas[place].patch?.indexDelta = found?.reference
+        }
+    }
+
+    /// Decodes an older index; `nil` for one that the store lacks, or that does not fit in memory.
+    private static func index(
+        at path: FilePath?,
+        in directory: Directory
+    ) throws(FileError) -> ContentIndex? {
+        guard let path, let file = try directory.file(reading: path) else { return nil }
+        let stored = try file.readAll(limit: IndexLimits.byteCount)
+        return (try? decode(stored, at: directory.path.pushing(path)))?.index
+    }
 }

@@ -77,6 +77,7 @@ package struct StoredIndex: Equatable, Sendable {
             unnamedBases = try findDeltas(in: path.removingLastComponent())
             try findDeltaSets(in: path.removingLastComponent().pushing("../d"))
             try findPatches(in: path.removingLastComponent().pushing("../p"))
+            try findPatchIndexDeltas(in: path.removingLastComponent())
             archive = try Self.archive(of: contentDigest, beside: path)
             try findFileTableDelta(in: path.removingLastComponent())
         } catch {
@@ -108,6 +109,7 @@ package struct StoredIndex: Equatable, Sendable {
         try findFileTableDelta(in: store.path.appending("i"))
         try findDeltaSets(in: store.path.appending(StoreObjectKind.deltas.folder))
         try findPatches(in: store.path.appending(StoreObjectKind.patch.folder))
+        try findPatchIndexDeltas(in: store.path.appending("i"))
     }
 
     /// Decompresses and decodes an index, after comparing the memory that each step needs.
@@ -192,9 +194,12 @@ extension StoredIndex {
         return (above + [object[...]]).joined(separator: "/")
     }
 
-    /// Returns the delta from the file table for a manifest whose index is at a URL.
-    private func fileTableDelta(besideIndexAt url: String) -> PackIndex.CompanionDelta? {
-        guard var delta = reference.fileTableDelta else { return nil }
+    /// Returns a delta for clients of the archive or a patch for a manifest whose index is at a URL.
+    private static func delta(
+        _ delta: PackIndex.CompanionDelta,
+        besideIndexAt url: String
+    ) -> PackIndex.CompanionDelta {
+        var delta = delta
         delta.url = Self.url(of: delta.url, besideIndexAt: url)
         return delta
     }
@@ -209,6 +214,7 @@ extension StoredIndex {
             delta.patch = delta.patch.map { patch in
                 var patch = patch
                 patch.url = Self.url(of: patch.url, besideIndexAt: url)
+                patch.indexDelta = patch.indexDelta.map { Self.delta($0, besideIndexAt: url) }
                 return patch
             }
             return delta
@@ -221,7 +227,7 @@ extension StoredIndex {
         var index = reference
         index.url = url
         index.deltas = deltas(besideIndexAt: url)
-        index.fileTableDelta = fileTableDelta(besideIndexAt: url)
+        index.fileTableDelta = index.fileTableDelta.map { Self.delta($0, besideIndexAt: url) }
         var pack = Pack(
             id: recipe.pack,
             version: version,

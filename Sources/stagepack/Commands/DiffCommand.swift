@@ -89,9 +89,13 @@ private struct UpdateReport: Encodable, CustomStringConvertible {
             archive: new.archive?.size,
             patch: delta?.patch?.size
         )
+        var indexSize = min(delta?.size ?? new.reference.size, new.reference.size)
+        if choice.way == .patch, let size = delta?.patch?.indexDelta?.size {
+            indexSize = min(size, indexSize)
+        }
         from = path
         transfer = TransferReport(choice)
-        downloadSize = choice.byteCount + min(delta?.size ?? new.reference.size, new.reference.size)
+        downloadSize = choice.byteCount + indexSize
         requests = 1 + (choice.way == .objects ? estimate.requests : 1)
         reusedFiles = estimate.reusedFiles
         changedFiles = estimate.changedFiles
