@@ -109,27 +109,24 @@ package struct DeltaSetWriter: Sendable {
         )
         let named = version.reference.delta(from: base)
         var (frames, patch) = (named?.frames, named?.patch)
-        if let present = patch {
+        let writer =
+            try makesPatches || patch != nil
+            ? patchWriter(from: old, base: base, to: version, in: store) : nil
+        if let present = patch, let writer {
             update.patch = .present(present.size)
-            let complete = try patchWriter(from: old, base: base, to: version, in: store)
-                .addIndexDelta(to: present, insteadOf: update.cost.index, in: store)
-            update.cost.count(complete)
-            patch = complete
+            patch = try writer.addIndexDelta(to: present, insteadOf: update.cost.index, in: store)
+            update.cost.count(patch ?? present)
         } else if unpublished == nil, let present = version.deltaSets[base] {
             update.set = .present(frames?.size ?? .zero)
             update.cost = cost(present)
             // The existing set may come from a run that created no patches.
-            if makesPatches {
-                let writer = try patchWriter(from: old, base: base, to: version, in: store)
+            if let writer {
                 patch = try await replaceSet(by: writer, in: store, updating: &update)
             }
             if patch != nil { frames = nil }
         } else {
             let draft = try await nonEmpty(unpublished, to: version, from: old, in: store)
             let set = draft?.set(from: base, to: version.reference.contentDigest)
-            let writer =
-                try makesPatches
-                ? patchWriter(from: old, base: base, to: version, in: store) : nil
             (frames, patch) = try await keepBetter(
                 of: set,
                 from: draft,

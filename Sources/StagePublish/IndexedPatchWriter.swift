@@ -9,6 +9,8 @@ struct IndexedPatchWriter {
 
     /// The fraction of an update's bytes that the delta must save, as a divisor: it is one more object for each update.
     private static let leastSaving = Int64(50)
+    /// The number of bytes that the delta must save at least: the manifest, which all clients download, names it in more than 300.
+    private static let leastBytes = Int64(512)
 
     /// Creates a writer of the patch that `patches` makes, with the delta of the index for its clients.
     init(_ patches: PatchWriter, indexDelta: StoredCompanionDelta?) {
@@ -67,10 +69,9 @@ struct IndexedPatchWriter {
         return index - size
     }
 
-    /// Returns whether the delta saves at least a fiftieth of an update with content of this size.
+    /// Returns whether the delta saves enough of an update with content of this size.
     private func isWorthKeeping(besides content: ByteCount, insteadOf index: ByteCount) -> Bool {
-        let saving = saving(of: index)
-        return saving > .zero
-            && saving.rawValue >= (index + content).rawValue / Self.leastSaving
+        let whole = (index + content).rawValue
+        return saving(of: index).rawValue >= max(whole / Self.leastSaving, Self.leastBytes)
     }
 }
