@@ -2,6 +2,7 @@ import StageFrame
 import StageIndex
 import StageModel
 import StageSystem
+import SystemPackage
 
 /// The index of a version without the digests that clients compute from the content of a patch.
 struct IndexForPatch {

@@ -1,5 +1,6 @@
 import StageModel
 import StageSystem
+import SystemPackage
 
 /// Creates a patch, and keeps the delta of the index for clients of the patch if that saves enough.
 struct IndexedPatchWriter {
