@@ -255,6 +255,7 @@ struct SharingTests {
     /// Every member that names an object.
     @Test(arguments: [
         "archive", "index", "index.fileTableDelta", "index.deltas[0]", "index.deltas[0].patch",
+        "index.deltas[0].patch.indexDelta",
     ])
     func aManifestOfTheNetworkNamesNoLocalFiles(member: String) async throws {
         var world = try World()
@@ -277,7 +278,8 @@ struct SharingTests {
                 size: size,
                 digest: digest,
                 windowSize: size,
-                prefixSize: size
+                prefixSize: size,
+                indexDelta: PackIndex.CompanionDelta(url: "i/4", size: size, digest: digest)
             )
             pack.pack.index = index
         }
@@ -287,7 +289,8 @@ struct SharingTests {
         case "index": pack.pack.index?.url = local
         case "index.fileTableDelta": pack.pack.index?.fileTableDelta?.url = local
         case "index.deltas[0]": pack.pack.index?.deltas[0].url = local
-        default: pack.pack.index?.deltas[0].patch?.url = local
+        case "index.deltas[0].patch": pack.pack.index?.deltas[0].patch?.url = local
+        default: pack.pack.index?.deltas[0].patch?.indexDelta?.url = local
         }
         #expect(pack.pack.objects.first { $0.url == local }?.member == member)
         try world.publish(pack)
