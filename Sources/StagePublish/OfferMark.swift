@@ -51,11 +51,12 @@ package enum OfferMark {
         // Without a record, a collection that waits at all removes nothing, so the store needs no marks.
         guard try store.status(FilePath(StoreGarbageCollection.recordName)) != nil else { return }
         let patches = deltas.compactMap(\.patch)
+        let patchPaths = patches.map(\.url) + patches.compactMap(\.indexDelta?.url)
         let paths =
             ["i/\(name)"] + index.bundles.map { "b/\($0.digest)" }
             + [archive?.url, fileTableDelta?.url].compactMap(\.self) + deltas.map(\.url)
             + deltas.compactMap(\.frames).map { "\(StoreObjectKind.deltas.folder)/\($0.digest)" }
-            + patches.map(\.url) + patches.compactMap(\.indexDelta?.url)
+            + patchPaths
         let text = Array(paths.map { $0 + "\n" }.joined().utf8)
         // The name stands for the text, so that marks of one version do not add up.
         guard let file = FilePath.Component("\(prefix)\(Digest(of: text))") else {

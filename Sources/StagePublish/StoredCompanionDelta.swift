@@ -55,7 +55,7 @@ struct StoredCompanionDelta {
         in directory: Directory,
         where isValid: (_ bytes: [UInt8]) -> Bool
     ) throws(FileError) -> StoredCompanionDelta? {
-        let ending = ending(of: content, from: base)
+        let ending = Self.ending(of: content, from: base)
         var found: StoredCompanionDelta?
         for entry in try directory.entries()
         where entry.kind == .file && entry.path.string.hasSuffix(ending) {

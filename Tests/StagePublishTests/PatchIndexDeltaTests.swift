@@ -42,6 +42,11 @@ struct PatchIndexDeltaTests {
         try #require(try patch(of: pack).indexDelta)
     }
 
+    /// Returns the part of a delta's name after its digest.
+    private func ending(of second: IndexedPack, after first: IndexedPack) -> String {
+        ".of.\(second.reference.contentDigest).from.\(first.reference.contentDigest)"
+    }
+
     /// Returns the delta that the store has for a pack.
     private func storedIndexDelta(of pack: IndexedPack) throws -> PackIndex.CompanionDelta? {
         let patch = try store.stored(pack).reference.deltas.first?.patch
@@ -91,8 +96,8 @@ struct PatchIndexDeltaTests {
         #expect(delta == second.reference.deltas.first)
         #expect(delta.size > ByteCount(300 * 32))
         #expect(indexDelta.size.rawValue * 5 < delta.size.rawValue)
-        let versions = "\(second.reference.contentDigest).from.\(first.reference.contentDigest)"
-        #expect(indexDelta.url == "i/\(indexDelta.digest).of.\(versions)")
+        let name = "\(indexDelta.digest)\(ending(of: second, after: first))"
+        #expect(indexDelta.url == "i/\(name)")
         #expect(update.cost.index == indexDelta.size && update.cost.content == patch.size)
         #expect(update.cost.total == indexDelta.size + patch.size)
         #expect(update.plainCost.index == min(delta.size, second.reference.size))
@@ -145,8 +150,7 @@ struct PatchIndexDeltaTests {
         let bytes = compressor.compress(zeros.span)
         let indexDelta = try indexDelta(of: second)
         #expect(ByteCount(bytes.count) < indexDelta.size)
-        let versions = "\(second.reference.contentDigest).from.\(first.reference.contentDigest)"
-        let path = "i/\(Digest(of: bytes)).of.\(versions)"
+        let path = "i/\(Digest(of: bytes))\(ending(of: second, after: first))"
         try replace(path, with: bytes)
         #expect(try storedIndexDelta(of: second) == indexDelta)
         try replace(indexDelta.url, with: nil)
@@ -161,7 +165,7 @@ struct PatchIndexDeltaTests {
         let bytes = try store.bytes(indexDelta.url)
         var bent = bytes
         bent[bytes.count / 2] ^= 1
-        for damaged in [bent, Array(bytes.dropLast()), nil] {
+        for damaged in [bent, Array(bytes.dropLast()), nil] as [[UInt8]?] {
             try replace(indexDelta.url, with: damaged)
             #expect(try storedIndexDelta(of: second) == nil)
             let update = try await complete(second, after: first)
