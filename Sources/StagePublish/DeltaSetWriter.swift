@@ -109,9 +109,9 @@ package struct DeltaSetWriter: Sendable {
         )
         let named = version.reference.delta(from: base)
         var (frames, patch) = (named?.frames, named?.patch)
+        let isPatched = makesPatches || patch != nil
         let writer =
-            try makesPatches || patch != nil
-            ? patchWriter(from: old, base: base, to: version, in: store) : nil
+            try isPatched ? patchWriter(from: old, base: base, to: version, in: store) : nil
         if let present = patch, let writer {
             update.patch = .present(present.size)
             patch = try writer.addIndexDelta(to: present, insteadOf: update.cost.index, in: store)
