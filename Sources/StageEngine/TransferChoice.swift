@@ -76,7 +76,7 @@ public struct TransferChoice: Equatable, Sendable {
     ///   - archive: The bytes of the archive still to download; `nil` if there is no archive.
     ///   - patch: The bytes of the patch still to download.
     /// - Returns: `nil` if the patch has no delta of the index, or the archive has fewer bytes.
-    init?(
+    package init?(
         forUpdatingBy delta: PackIndex.Delta,
         to index: PackIndex,
         archive: ByteCount?,

@@ -98,7 +98,8 @@ struct PatchBeforeIndexTests {
             packs: [pack]
         )
         let progress = Mutex(StagingProgress(Planner(manifest: manifest).plan(for: .packs([pack.id]))))
-        let (ways, excess) = (Mutex<[TransferChoice.Way]>([]), Mutex(0))
+        let ways = Mutex<[TransferChoice.Way]>([])
+        let excess = Mutex(0)
         let outcome = try await world.stage { event in
             if case .chose(let choice) = event { ways.withLock { $0.append(choice.way) } }
             progress.withLock { progress in

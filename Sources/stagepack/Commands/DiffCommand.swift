@@ -84,18 +84,28 @@ private struct UpdateReport: Encodable, CustomStringConvertible {
             using: new.deltaSets[old.reference.contentDigest]
         )
         let delta = new.reference.delta(from: old.reference.contentDigest)
-        let choice = TransferChoice(
-            objects: estimate.bundleBytes + estimate.deltaBytes,
+        let objects = estimate.bundleBytes + estimate.deltaBytes
+        let indexSize = min(delta?.size ?? new.reference.size, new.reference.size)
+        var choice = TransferChoice(
+            objects: objects,
             archive: new.archive?.size,
             patch: delta?.patch?.size
         )
-        var indexSize = min(delta?.size ?? new.reference.size, new.reference.size)
-        if choice.way == .patch, let size = delta?.patch?.indexDelta?.size {
-            indexSize = min(size, indexSize)
+        downloadSize = choice.byteCount + indexSize
+        if let delta, let patch = delta.patch,
+            let early = TransferChoice(
+                forUpdatingBy: delta,
+                to: new.reference,
+                archive: new.archive?.size,
+                patch: patch.size
+            )
+        {
+            choice = early
+            choice.objects = objects + indexSize
+            downloadSize = choice.byteCount
         }
         from = path
         transfer = TransferReport(choice)
-        downloadSize = choice.byteCount + indexSize
         requests = 1 + (choice.way == .objects ? estimate.requests : 1)
         reusedFiles = estimate.reusedFiles
         changedFiles = estimate.changedFiles
