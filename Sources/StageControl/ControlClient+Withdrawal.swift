@@ -8,6 +8,7 @@ package struct PackWithdrawal: Equatable, Sendable {
     /// The error because of which other stagings of the pack may continue; `nil` if none does.
     package var problem: ControlError?
 
+    /// Creates a result from its parts.
     package init(cancelled: [Int64] = [], problem: ControlError? = nil) {
         (self.cancelled, self.problem) = (cancelled, problem)
     }

@@ -64,7 +64,9 @@ extension IndexSource {
         in area: StagingArea,
         countingIn figures: inout StagingFigures
     ) async throws(StageError) -> EarlyPatch? {
-        guard let usable = try await indexFetch.usablePatch(from: base, to: index) else { return nil }
+        guard let usable = try await indexFetch.usablePatch(from: base, to: index) else {
+            return nil
+        }
         var early = EarlyPatch()
         early.download = try await fetch(patch, countingIn: &figures)
         guard let download = early.download else { return early }
@@ -78,7 +80,10 @@ extension IndexSource {
             restored.restoreDigests(result.digests, of: usable.content)
             early.index = try await indexFetch.index(restored: restored, in: area.directory)
             if early.index == nil {
-                log(result.fault ?? "its content does not lead to the index of the manifest", of: patch)
+                log(
+                    result.fault ?? "its content does not lead to the index of the manifest",
+                    of: patch
+                )
             }
             return early
         } catch {
@@ -89,13 +94,16 @@ extension IndexSource {
 }
 
 extension IndexFetch {
-    /// Returns the choice of an update that takes the patch before the index; `nil` if the manifest names no delta of the index
-    /// for that, the archive has fewer bytes, or the patch may need more memory than is available.
+    /// Returns the choice of an update that takes the patch before the index; `nil` if another way is taken.
+    ///
+    /// That is so if the manifest names no delta of the index for it, the archive has fewer bytes, or the patch may need more
+    /// memory than is available.
     ///
     /// - Parameters:
     ///   - base: The staged generation.
     ///   - archive: The bytes of the archive still to download; `nil` if there is no archive or no space for it.
     ///   - patch: The bytes of the patch still to download; `nil` likewise.
+    /// - Returns: The choice, of the patch.
     func choiceBeforeIndex(
         from base: IndexSource.Base,
         archive: ByteCount?,

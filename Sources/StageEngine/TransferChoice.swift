@@ -68,14 +68,14 @@ public struct TransferChoice: Equatable, Sendable {
         )
     }
 
-    /// Creates the choice of an update that may take the patch before the index.
+    /// Creates the choice of an update that takes the patch before the index; `nil` if the patch has no delta of the index, or
+    /// the archive has fewer bytes.
     ///
     /// - Parameters:
     ///   - delta: The delta of the index from the staged version.
     ///   - index: The index in the manifest.
     ///   - archive: The bytes of the archive still to download; `nil` if there is no archive.
     ///   - patch: The bytes of the patch still to download.
-    /// - Returns: `nil` if the patch has no delta of the index, or the archive has fewer bytes.
     package init?(
         forUpdatingBy delta: PackIndex.Delta,
         to index: PackIndex,

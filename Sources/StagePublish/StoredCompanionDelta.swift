@@ -64,7 +64,8 @@ struct StoredCompanionDelta {
             else { continue }
             let bytes = try file.readAll(limit: IndexLimits.byteCount)
             let delta = StoredCompanionDelta(bytes, of: content, from: base)
-            guard delta.name == entry.name, found.map({ delta.isPreferred(to: $0) }) ?? true, isValid(bytes)
+            guard delta.name == entry.name, found.map({ delta.isPreferred(to: $0) }) ?? true,
+                isValid(bytes)
             else { continue }
             found = delta
         }

@@ -232,7 +232,11 @@ final class IndexedWorld {
 
     /// Plans the pack of the manifest with much free space, and returns the planned transfer.
     func plannedTransfer() async throws -> (choice: TransferChoice, size: ByteCount)? {
-        let plan = try await plan([PackID("levels")], in: "container", freeSpace: .mebibytes(1 << 20))
+        let plan = try await plan(
+            [PackID("levels")],
+            in: "container",
+            freeSpace: .mebibytes(1 << 20)
+        )
         guard let entry = plan.entries.first, let choice = entry.transfer else { return nil }
         return (choice, entry.transferSize)
     }

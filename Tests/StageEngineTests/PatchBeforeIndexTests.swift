@@ -91,7 +91,9 @@ struct PatchBeforeIndexTests {
         #expect(figures.reused > .zero)
         #expect(requests(published.delta.url) == 0)
         #expect(requests(try #require(world.pack?.index?.url)) == 0)
-        #expect(requests(published.patch.url) == 1 && world.bundleRequests == published.bundleRequests)
+        #expect(
+            requests(published.patch.url) == 1 && world.bundleRequests == published.bundleRequests
+        )
         #expect(try Directory.open(world.path(of: "")).status("run.sh")?.mode == 0o755)
     }
 
@@ -104,7 +106,9 @@ struct PatchBeforeIndexTests {
             revision: 1,
             packs: [pack]
         )
-        let progress = Mutex(StagingProgress(Planner(manifest: manifest).plan(for: .packs([pack.id]))))
+        let progress = Mutex(
+            StagingProgress(Planner(manifest: manifest).plan(for: .packs([pack.id])))
+        )
         let ways = Mutex<[TransferChoice.Way]>([])
         let excess = Mutex(0)
         let outcome = try await world.stage { event in
@@ -219,7 +223,10 @@ struct PatchBeforeIndexTests {
         let figures = try await update()
         #expect(figures.reused >= ByteCount(half))
         #expect(world.server.counts(for: path).bytes - received <= content.count - half)
-        #expect(requests(published.indexDelta.url) == 2 && world.bundleRequests == published.bundleRequests)
+        #expect(
+            requests(published.indexDelta.url) == 2
+                && world.bundleRequests == published.bundleRequests
+        )
     }
 
     /// An archive may have fewer bytes than the patch after a run that has downloaded most of it.
