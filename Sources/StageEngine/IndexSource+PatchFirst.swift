@@ -11,6 +11,13 @@ extension IndexSource {
         var index: VerifiedIndex?
         /// The downloaded patch, whose content is still to be written; `nil` if it could not be downloaded.
         var download: VerifiedDownload?
+
+        /// Removes the patch, which is not used, and ends the download: its space is needed, and other packs may wait for the lock.
+        func discard() throws(StageError) {
+            guard let download else { return }
+            defer { download.end() }
+            try download.remove()
+        }
     }
 
     /// Takes the patch of an update before the index, and restores the index from the digests of the patch's content.
@@ -76,9 +83,12 @@ extension IndexSource {
             let result = try await decoding { cancellation throws(FileError) in
                 try decoder.digests(of: path) { cancellation.isRequested }
             }
-            var restored = index
-            restored.restoreDigests(result.digests, of: usable.content)
-            early.index = try await indexFetch.index(restored: restored, in: area.directory)
+            early.index = try await indexFetch.index(
+                restoring: index,
+                by: result.digests,
+                of: usable.content,
+                in: area.directory
+            )
             if early.index == nil {
                 log(
                     result.fault ?? "its content does not lead to the index of the manifest",
@@ -94,10 +104,8 @@ extension IndexSource {
 }
 
 extension IndexFetch {
-    /// Returns the choice of an update that takes the patch before the index; `nil` if another way is taken.
-    ///
-    /// That is so if the manifest names no delta of the index for it, the archive has fewer bytes, or the patch may need more
-    /// memory than is available.
+    /// Returns the choice of an update that takes the patch before the index; `nil` if the manifest names no delta of the index
+    /// for that, another way has fewer bytes by the manifest, or the patch may need more memory than is available.
     ///
     /// - Parameters:
     ///   - base: The staged generation.

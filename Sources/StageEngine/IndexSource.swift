@@ -187,6 +187,7 @@ struct IndexSource: Sendable {
             patch: patch,
             countingIn: &figures
         )
+        if choice.way != .patch { try run.earlyPatch?.discard() }
         if choice.way != .patch || run.earlyPatch == nil { work.report(.chose(choice)) }
         if choice.way == .patch, let patch {
             local = try await take(patch, in: run, reusing: local, countingIn: &figures)

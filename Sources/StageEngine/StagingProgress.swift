@@ -135,7 +135,9 @@ public struct PackProgress: Equatable, Sendable {
                 switch choice.way {
                 case .objects: sizeOfObjects
                 case .archive: sizeWithArchive
-                case .patch: sizeOfIndex + (choice.patchSize ?? choice.byteCount)
+                case .patch:
+                    (choice.precedesIndex ? .zero : sizeOfIndex)
+                        + (choice.patchSize ?? choice.byteCount)
                 }
             received = .zero
             reused = .zero

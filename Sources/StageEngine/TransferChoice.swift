@@ -23,7 +23,8 @@ public struct TransferChoice: Equatable, Sendable {
     public var archive: ByteCount?
     /// The bytes of the patch from the staged version still to download; `nil` if there is none.
     public var patch: ByteCount?
-    /// The size of the whole patch, of which the container may have a part; `nil` if ``patch`` is unknown or `nil`.
+    /// The size of the whole patch, of which the container may have a part, with the delta of the index if ``precedesIndex``; `nil`
+    /// if ``patch`` is unknown or `nil`.
     public var patchSize: ByteCount?
     /// `true` if a version of the pack is staged, so that only the index tells how many bytes of objects are
     /// missing.
@@ -76,6 +77,9 @@ public struct TransferChoice: Equatable, Sendable {
     ///   - index: The index in the manifest.
     ///   - archive: The bytes of the archive still to download; `nil` if there is no archive.
     ///   - patch: The bytes of the patch still to download.
+    /// - Returns: `nil` if the patch has no delta of the index, `delta` is one from the index itself, the delta for the patch has more
+    ///   bytes than the index or its other delta, or the archive or all bundles have fewer bytes than the patch. So an update
+    ///   transfers no more than a plan without the index has for it.
     package init?(
         forUpdatingBy delta: PackIndex.Delta,
         to index: PackIndex,
@@ -89,9 +93,11 @@ public struct TransferChoice: Equatable, Sendable {
             archive: archive.map { $0 + sizeOfIndex },
             patch: patch + indexDelta.size
         )
-        patchSize = whole.size
+        patchSize = whole.size + indexDelta.size
         precedesIndex = true
-        if let archive = self.archive, archive < byteCount { return nil }
+        guard delta.base != index.contentDigest, indexDelta.size <= sizeOfIndex,
+            byteCount <= min(objects, self.archive ?? objects)
+        else { return nil }
     }
 
     /// The way with the fewest bytes, without objects if ``lacksObjects``; of equal ones objects, then the patch.

@@ -10,7 +10,7 @@ import SystemPackage
 
 /// The index of a pack, with the digest, the file count and the size that the manifest declares.
 ///
-/// Only ``IndexFetch/index(in:base:countingIn:)`` creates it, so code that fills an area from an unverified
+/// Only ``IndexFetch`` creates it, from bytes with the digest in the manifest, so code that fills an area from an unverified
 /// index does not compile.
 struct VerifiedIndex: Sendable {
     let content: ContentIndex
@@ -163,13 +163,31 @@ struct IndexFetch: Sendable {
         }
     }
 
-    /// Verifies an index whose omitted digests were restored, and writes it to the staging area; returns `nil` if it does not
-    /// have the expected digest.
+    /// Restores the omitted digests of an index, verifies the result, and writes it to the staging area.
+    ///
+    /// - Parameters:
+    ///   - index: The index with omitted digests.
+    ///   - digests: The digests of the pieces, in their order.
+    ///   - content: The content of the patch, from `index` and the older index.
+    ///   - area: The staging area.
+    /// - Returns: The index; `nil` if pieces have no digest, or the result does not have the expected digest.
+    /// - Throws: ``StageError`` if the index cannot be written, or its files are not those that the manifest declares.
     func index(
-        restored index: ContentIndex,
+        restoring index: ContentIndex,
+        by digests: [Digest],
+        of content: PatchContent,
         in area: Directory
     ) async throws(StageError) -> VerifiedIndex? {
-        guard let bytes = IndexBytes(index.encoded(), of: reference) else { return nil }
+        guard digests.count == content.pieces.count else { return nil }
+        let reference = reference
+        let bytes = try await withBlockingThread { () throws(StageError) -> IndexBytes? in
+            // Returns the heap memory of the copy to the system before the result is decoded.
+            defer { HeapMemory.release() }
+            var restored = index
+            restored.restoreDigests(digests, of: content)
+            return IndexBytes(restored.encoded(), of: reference)
+        }
+        guard let bytes else { return nil }
         return try await keep(bytes, in: area)
     }
 
