@@ -1,6 +1,8 @@
 import StageContainer
 import StageDigest
 import StageEngine
+import StageFrame
+import StageIndex
 import StageModel
 import StageSystem
 import StageTesting
@@ -65,6 +67,23 @@ struct PatchBeforeIndexTests {
         )
     }
 
+    /// Offers another delta of the index for the patch.
+    private func offer(indexDelta bytes: [UInt8]) throws {
+        var pack = try #require(world.pack)
+        pack.index?.deltas[0].patch?.indexDelta = PackIndex.CompanionDelta(
+            url: "i/other",
+            size: ByteCount(bytes.count),
+            digest: Digest(of: bytes)
+        )
+        try world.serve(offering: pack)
+        world.server.answer("/i/other", with: .content(bytes))
+    }
+
+    private func compressed(_ bytes: [UInt8]) -> [UInt8] {
+        var compressor = FrameCompressor(level: 3)
+        return compressor.compress(bytes.span)
+    }
+
     private func requests(_ url: String) -> Int { world.server.counts(for: "/" + url).requests }
 
     /// Stages the new tree.
@@ -99,7 +118,7 @@ struct PatchBeforeIndexTests {
 
     /// The way is reported once, and the bytes that arrive are never more than were announced.
     @Test func theWayIsReportedOnce() async throws {
-        _ = try await publishBoth()
+        let published = try await publishBoth()
         let pack = try #require(world.pack)
         let manifest = Manifest(
             application: try ApplicationID("net.example.game"),
@@ -119,8 +138,11 @@ struct PatchBeforeIndexTests {
             }
         }
         guard case .staged = outcome else { throw Failure() }
-        #expect(ways.withLock { $0 } == [.patch])
-        #expect(excess.withLock { $0 } == 0)
+        let (reported, tooMany) = (ways.withLock { $0 }, excess.withLock { $0 })
+        #expect(reported == [.patch] && tooMany == 0)
+        // The index is not a part of the download.
+        let size = progress.withLock { $0.downloadSize }
+        #expect(size == published.patch.size + published.indexDelta.size)
     }
 
     /// The restored index is the base of the next update.
@@ -164,14 +186,7 @@ struct PatchBeforeIndexTests {
     func anotherDeltaThanThePublishersIsTakenIfItLeadsToTheIndex(leadsThere: Bool) async throws {
         let published = try await publishBoth()
         let bytes = leadsThere ? try world.object("/" + published.delta.url) : noise(500)
-        var pack = try #require(world.pack)
-        pack.index?.deltas[0].patch?.indexDelta = PackIndex.CompanionDelta(
-            url: "i/other",
-            size: ByteCount(bytes.count),
-            digest: Digest(of: bytes)
-        )
-        try world.serve(offering: pack)
-        world.server.answer("/i/other", with: .content(bytes))
+        try offer(indexDelta: bytes)
         try await update()
         #expect(requests("i/other") == 1 && world.bundleRequests == published.bundleRequests)
         #expect(requests(published.delta.url) == (leadsThere ? 0 : 1))
@@ -241,5 +256,108 @@ struct PatchBeforeIndexTests {
         let figures = try await update()
         #expect(figures.transferred < archive.size + archive.size)
         #expect(requests(published.patch.url) + requests(published.indexDelta.url) == 0)
+    }
+
+    /// A plan counts the index and the fewest bytes of the other ways.
+    @Test func theBytesOfAManifestStayTheMostThatAnUpdateTransfers() async throws {
+        let published = try await publishBoth()
+        let reference = try #require(world.pack?.index)
+        var delta = published.delta
+        func choice(patch: ByteCount, archive: ByteCount? = nil) -> TransferChoice? {
+            TransferChoice(forUpdatingBy: delta, to: reference, archive: archive, patch: patch)
+        }
+        let (size, bundles) = (published.patch.size, reference.bundleSize)
+        #expect(choice(patch: size) != nil)
+        #expect(choice(patch: bundles + reference.size) == nil)
+        #expect(choice(patch: bundles) != nil && choice(patch: bundles, archive: ByteCount(1)) == nil)
+        let most = min(published.delta.size, reference.size)
+        delta.patch?.indexDelta?.size = most
+        #expect(choice(patch: size) != nil)
+        delta.patch?.indexDelta?.size = most + ByteCount(1)
+        #expect(choice(patch: size) == nil)
+    }
+
+    /// A delta for the patch that has more bytes than the other delta; nothing requests it.
+    @Test func aLargerDeltaIsNotTaken() async throws {
+        let published = try await publishBoth()
+        let bytes = noise(Int(published.delta.size.rawValue) + 1)
+        try offer(indexDelta: bytes)
+        let figures = try await update()
+        #expect(figures.transferred == published.patch.size + published.delta.size)
+        #expect(requests("i/other") == 0 && world.bundleRequests == 0)
+    }
+
+    /// A repair of this version has its index, also if the manifest names a delta from it.
+    @Test func aRepairRequestsNoPatchOfTheVersionItself() async throws {
+        let published = try await publishBoth()
+        try await update()
+        var pack = try #require(world.pack)
+        let digest = try #require(pack.index?.contentDigest)
+        pack.index?.deltas[0].base = digest
+        try world.serve(offering: pack)
+        try overwrite(world.path(of: "small/7"), noise(500, seed: 99), at: 50)
+        guard case .staged = try await world.stage(repairing: true) else { throw Failure() }
+        #expect(try world.staged() == new)
+        #expect(requests(published.indexDelta.url) == 1 && requests(published.patch.url) == 1)
+    }
+
+    /// A patch from a version that has all content already; its space is free before the content is written.
+    @Test func aPatchThatIsNotNeededIsRemovedAtOnce() async throws {
+        try await world.publish(old)
+        guard case .staged = try await world.stage() else { throw Failure() }
+        var fewer = old
+        fewer["same"] = nil
+        try await world.publish(fewer)
+        var pack = try #require(world.pack)
+        let delta = try #require(pack.index?.deltas.first)
+        #expect(delta.patch == nil)
+        let patch = noise(100)
+        pack.index?.deltas[0].patch = PackIndex.Patch(
+            url: "p/other",
+            size: ByteCount(patch.count),
+            digest: Digest(of: patch),
+            windowSize: .zero,
+            prefixSize: .zero,
+            indexDelta: PackIndex.CompanionDelta(
+                url: delta.url,
+                size: delta.size,
+                digest: delta.digest
+            )
+        )
+        try world.serve(offering: pack)
+        world.server.answer("/p/other", with: .content(patch))
+        let reader = try #require(try Container.open(world.root.path.appending("container"))).reader
+        let counts = Mutex<[Int?]>([])
+        let outcome = try await world.stage { event in
+            guard case .chose(let choice) = event, choice.way == .objects else { return }
+            let count = try? reader.downloadedSizes().count
+            counts.withLock { $0.append(count) }
+        }
+        guard case .staged = outcome else { throw Failure() }
+        #expect(try world.staged() == fewer)
+        let found = counts.withLock { $0 }
+        #expect(requests("p/other") == 1 && found == [0])
+    }
+
+    /// The index of the manifest itself may omit digests, with the right digest of its own: no content has these digests.
+    @Test(arguments: [false, true])
+    func anIndexThatOmitsDigestsIsNotStaged(restoresThem: Bool) async throws {
+        let published = try await publishBoth()
+        let before = try #require(world.older.first)
+        let bytes = world.previous.omittingDigests(notIn: before).encoded()
+        let stored = compressed(bytes)
+        var pack = try #require(world.pack)
+        var index = try #require(pack.index)
+        index.url = "i/zeros"
+        index.size = ByteCount(stored.count)
+        index.digest = Digest(of: stored)
+        index.contentDigest = Digest(of: bytes)
+        if !restoresThem { index.deltas[0].patch?.indexDelta = nil }
+        pack.index = index
+        try world.serve(offering: pack)
+        world.server.answer("/i/zeros", with: .content(stored))
+        guard case .failed = try await world.stage() else { throw Failure() }
+        #expect(try world.staged() == old)
+        #expect(requests(published.indexDelta.url) == (restoresThem ? 1 : 0))
     }
 }
