@@ -7,8 +7,6 @@ import StageSystem
 extension IndexSource {
     /// The patch of an update that was requested before the index.
     struct EarlyPatch: Sendable {
-        /// The index that was restored with the digests of the patch's content; `nil` if it has to be fetched in another way.
-        var index: VerifiedIndex?
         /// The downloaded patch, whose content is still to be written; `nil` if it could not be downloaded.
         var download: VerifiedDownload?
 
@@ -25,13 +23,15 @@ extension IndexSource {
     /// Decodes the patch, but writes nothing of it: its content is verified by the index. The caller decodes it again to write
     /// the content, and ends the download.
     ///
+    /// Stores the index in the area if the content of the patch leads to it. It is not decoded here, while both versions
+    /// are in memory.
+    ///
     /// - Parameters:
     ///   - area: The staging area, which stores the index.
     ///   - base: The staged generation.
     ///   - figures: Receives the number of bytes transferred and their source.
-    /// - Returns: The patch, and the index if its content leads to that; `nil` if no patch was requested: the manifest names none from
-    ///   the staged generation with a delta of the index, the area has content, another way transfers fewer bytes, or there is
-    ///   not enough space or memory.
+    /// - Returns: The patch; `nil` if no patch was requested: the manifest names none from the staged generation with a delta of the
+    ///   index, the area has content, another way transfers fewer bytes, or there is not enough space or memory.
     /// - Throws: ``StageError`` if the index is too large for the pack's files, the older index or the patch cannot be read, or
     ///   the task is cancelled.
     func takePatchFirst(
@@ -83,17 +83,14 @@ extension IndexSource {
             let result = try await decoding { cancellation throws(FileError) in
                 try decoder.digests(of: path) { cancellation.isRequested }
             }
-            early.index = try await indexFetch.index(
-                restoring: index,
-                by: result.digests,
+            let isRestored = try await indexFetch.write(
+                index,
+                restoredBy: result.digests,
                 of: usable.content,
-                in: area.directory
+                to: area.directory
             )
-            if early.index == nil {
-                log(
-                    result.fault ?? "its content does not lead to the index of the manifest",
-                    of: patch
-                )
+            if !isRestored {
+                log(result.fault ?? "its content does not lead to the index of the manifest", of: patch)
             }
             return early
         } catch {

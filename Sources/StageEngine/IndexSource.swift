@@ -54,9 +54,10 @@ struct IndexSource: Sendable {
         let patch = try await takePatchFirst(in: area, base: base, countingIn: &figures)
         defer { patch?.download?.end() }
         let index: VerifiedIndex
-        if let restored = unpacked?.index ?? patch?.index {
+        if let restored = unpacked?.index {
             index = restored
         } else {
+            // From the area if the content of the patch led to it.
             index = try await self.index(for: area.directory, base: base, countingIn: &figures)
         }
         let tree = IndexedTree(index, content: area.content)

@@ -10,7 +10,7 @@ import SystemPackage
 
 /// The index of a pack, with the digest, the file count and the size that the manifest declares.
 ///
-/// Only ``IndexFetch`` creates it, from bytes with the digest in the manifest, so code that fills an area from an unverified
+/// Only ``IndexFetch`` creates it, from bytes with that digest, so code that fills an area from an unverified
 /// index does not compile.
 struct VerifiedIndex: Sendable {
     let content: ContentIndex
@@ -163,32 +163,32 @@ struct IndexFetch: Sendable {
         }
     }
 
-    /// Restores the omitted digests of an index, verifies the result, and writes it to the staging area.
+    /// Restores the omitted digests of an index, and writes the result to the staging area if it has the expected digest.
     ///
     /// - Parameters:
     ///   - index: The index with omitted digests.
     ///   - digests: The digests of the pieces, in their order.
     ///   - content: The content of the patch, from `index` and the older index.
     ///   - area: The staging area.
-    /// - Returns: The index; `nil` if pieces have no digest, or the result does not have the expected digest.
-    /// - Throws: ``StageError`` if the index cannot be written, or its files are not those that the manifest declares.
-    func index(
-        restoring index: ContentIndex,
-        by digests: [Digest],
+    /// - Returns: `false` if pieces have no digest, or the result does not have the expected digest.
+    /// - Throws: ``StageError`` if the index cannot be written.
+    func write(
+        _ index: ContentIndex,
+        restoredBy digests: [Digest],
         of content: PatchContent,
-        in area: Directory
-    ) async throws(StageError) -> VerifiedIndex? {
-        guard digests.count == content.pieces.count else { return nil }
+        to area: Directory
+    ) async throws(StageError) -> Bool {
+        guard digests.count == content.pieces.count else { return false }
         let reference = reference
-        let bytes = try await withBlockingThread { () throws(StageError) -> IndexBytes? in
-            // Returns the heap memory of the copy to the system before the result is decoded.
+        return try await StageError.blocking { () throws(FileError) -> Bool in
+            // Returns the heap memory of the copy to the system.
             defer { HeapMemory.release() }
             var restored = index
             restored.restoreDigests(digests, of: content)
-            return IndexBytes(restored.encoded(), of: reference)
+            guard let bytes = IndexBytes(restored.encoded(), of: reference) else { return false }
+            try Self.store(bytes, in: area)
+            return true
         }
-        guard let bytes else { return nil }
-        return try await keep(bytes, in: area)
     }
 
     /// Restores the index by its delta from a file table, and writes it to the staging area; returns `nil` if the
@@ -292,11 +292,14 @@ struct IndexFetch: Sendable {
     ) async throws(StageError) -> VerifiedIndex {
         if let area {
             try await StageError.blocking { () throws(FileError) in
-                let name = ContainerLayout.index
-                try area.write(bytes.bytes, to: name, durably: false, exactly: .file)
+                try Self.store(bytes, in: area)
             }
         }
         return try await decode(bytes)
+    }
+
+    private static func store(_ bytes: IndexBytes, in area: Directory) throws(FileError) {
+        try area.write(bytes.bytes, to: ContainerLayout.index, durably: false, exactly: .file)
     }
 
     private func decode(_ bytes: IndexBytes) async throws(StageError) -> VerifiedIndex {
