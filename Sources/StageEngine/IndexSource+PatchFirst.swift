@@ -71,9 +71,8 @@ extension IndexSource {
         in area: StagingArea,
         countingIn figures: inout StagingFigures
     ) async throws(StageError) -> EarlyPatch? {
-        guard let usable = try await indexFetch.usablePatch(from: base, to: index) else {
-            return nil
-        }
+        let usable = try await indexFetch.usablePatch(from: base, to: index)
+        guard let usable else { return nil }
         var early = EarlyPatch()
         early.download = try await fetch(patch, countingIn: &figures)
         guard let download = early.download else { return early }
@@ -90,7 +89,8 @@ extension IndexSource {
                 to: area.directory
             )
             if !isRestored {
-                log(result.fault ?? "its content does not lead to the index of the manifest", of: patch)
+                let fault = "its content does not lead to the index of the manifest"
+                log(result.fault ?? fault, of: patch)
             }
             return early
         } catch {

@@ -125,9 +125,8 @@ struct PatchBeforeIndexTests {
             revision: 1,
             packs: [pack]
         )
-        let progress = Mutex(
-            StagingProgress(Planner(manifest: manifest).plan(for: .packs([pack.id])))
-        )
+        let plan = Planner(manifest: manifest).plan(for: .packs([pack.id]))
+        let progress = Mutex(StagingProgress(plan))
         let ways = Mutex<[TransferChoice.Way]>([])
         let excess = Mutex(0)
         let outcome = try await world.stage { event in
