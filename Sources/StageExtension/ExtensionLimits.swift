@@ -2,7 +2,7 @@ public import StageModel
 
 /// Time and resource limits of a downloader extension, per message.
 public struct ExtensionLimits: Hashable, Sendable {
-    /// Maximum run time.
+    /// Maximum run time, in which the machine is not suspended.
     public var timeLimit: Duration
     /// Maximum address space of each process.
     public var addressSpace: ByteCount

@@ -87,13 +87,13 @@ public final class ChildProcess: Sendable {
         }
     }
 
-    /// Waits until the process has ended, at most for `time`.
+    /// Waits until the process has ended, at most for `time`; the time in which the machine is suspended does not count.
     ///
     /// - Returns: The exit status or signal, or `nil` if the process still runs.
     public func waitForEnd(within time: Duration) -> Ending? {
         let (process, ending) = state.withLock { ($0.pid, $0.ending) }
         if let ending { return ending }
-        let deadline = ContinuousClock.now + time.sleepable
+        let deadline = SuspendingClock.now + time.sleepable
         let end = stage_open_process(process)
         defer { if end >= 0 { close(end) } }
         while stage_has_ended(process) == 0 {

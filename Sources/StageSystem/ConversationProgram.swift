@@ -71,7 +71,7 @@ package final class ConversationProgram {
     /// - Parameters:
     ///   - line: The line, without its newline.
     ///   - limit: The maximum number of bytes of the answer.
-    ///   - time: The time limit for sending and receiving together.
+    ///   - time: The time limit for sending and receiving together, in which the machine is not suspended.
     /// - Returns: The answer, without its newline.
     /// - Throws: ``Fault`` if the program gives no answer; after that, it gives no further answers.
     package func answer(
@@ -79,7 +79,7 @@ package final class ConversationProgram {
         limit: Int,
         within time: Duration
     ) throws(Fault) -> [UInt8] {
-        let deadline = ContinuousClock.now + time
+        let deadline = SuspendingClock.now + time
         try send(line + [UInt8(ascii: "\n")], until: deadline)
         return try receive(limit: limit, until: deadline)
     }
@@ -103,7 +103,7 @@ package final class ConversationProgram {
 
     private func send(
         _ line: [UInt8],
-        until deadline: ContinuousClock.Instant
+        until deadline: SuspendingClock.Instant
     ) throws(Fault) {
         guard isInputOpen else { throw .ended }
         var rest = line[...]
@@ -120,7 +120,7 @@ package final class ConversationProgram {
 
     private func receive(
         limit: Int,
-        until deadline: ContinuousClock.Instant
+        until deadline: SuspendingClock.Instant
     ) throws(Fault) -> [UInt8] {
         var buffer = [UInt8](repeating: 0, count: 4096)
         while true {
@@ -142,7 +142,7 @@ package final class ConversationProgram {
     private func wait(
         for file: FileDescriptor,
         _ events: CInt,
-        until deadline: ContinuousClock.Instant
+        until deadline: SuspendingClock.Instant
     ) throws(Fault) {
         let left = deadline - .now
         guard left > .zero else { throw .deadlineExceeded }

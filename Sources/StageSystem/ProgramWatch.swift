@@ -93,7 +93,7 @@ struct ProgramWatch {
     /// much to its output or to a file system.
     ///
     /// Does not reap the supervisor.
-    mutating func wait(until deadline: ContinuousClock.Instant) -> SandboxedProgram.Ending {
+    mutating func wait(until deadline: SuspendingClock.Instant) -> SandboxedProgram.Ending {
         let end = stage_open_process(supervisor)
         defer { if end >= 0 { close(end) } }
         while true {

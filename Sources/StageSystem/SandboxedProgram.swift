@@ -16,7 +16,7 @@ package struct SandboxedProgram: Sendable {
     package var sandbox: Sandbox
     /// The restrictions without which the program is not started.
     package var required: Sandbox.Restrictions
-    /// The longest run time.
+    /// The longest run time; the time in which the machine is suspended does not count.
     package var timeLimit: Duration
     /// The maximum number of bytes of the standard output.
     package var outputLimit: Int
@@ -121,7 +121,7 @@ package struct SandboxedProgram: Sendable {
         errors.closeWriting()
         report.closeWriting()
         defer { Self.end(supervisor, disarming: killSwitch) }
-        let end = ContinuousClock.now + timeLimit
+        let end = SuspendingClock.now + timeLimit
         let restrictions = try restrictions(from: report, until: end)
         guard restrictions?.isSuperset(of: required) ?? true else {
             return .notConfined(restrictions ?? .none)
@@ -153,8 +153,8 @@ package struct SandboxedProgram: Sendable {
         killSwitch.disarm()
         let end = stage_open_process(supervisor)
         defer { if end >= 0 { close(end) } }
-        let deadline = ContinuousClock.now + killTimeout
-        while stage_has_ended(supervisor) == 0, ContinuousClock.now < deadline {
+        let deadline = SuspendingClock.now + killTimeout
+        while stage_has_ended(supervisor) == 0, SuspendingClock.now < deadline {
             var pollRequest = pollfd(fd: end, events: Int16(POLLIN), revents: 0)
             let pause: Duration = end >= 0 ? deadline - .now : .milliseconds(1)
             unsafe _ = poll(&pollRequest, 1, pause.wholeMilliseconds)
@@ -223,7 +223,7 @@ package struct SandboxedProgram: Sendable {
     /// `nil` if it was killed before or did neither in time, for example on a file system that hangs.
     private func restrictions(
         from report: Pipe,
-        until deadline: ContinuousClock.Instant
+        until deadline: SuspendingClock.Instant
     ) throws(FileError) -> Sandbox.Restrictions? {
         var value: stage_sandbox_report?
         let size = MemoryLayout<stage_sandbox_report>.size

@@ -139,7 +139,7 @@ package struct UserProgram: Sendable {
     private func wait(for process: pid_t, grace: Duration, request: WakeSignal) -> WaitResult {
         let end = stage_open_process(process)
         defer { if end >= 0 { close(end) } }
-        var deadline: ContinuousClock.Instant?
+        var deadline: SuspendingClock.Instant?
         while stage_has_ended(process) == 0 {
             let left = deadline.map { $0 - .now }
             if let left, left <= .zero {

@@ -25,12 +25,16 @@ extension WebSocketConnection {
 
     /// Sends a ping after each interval without a received byte, and ends the connection if the next interval has
     /// none either; a long message that the server takes counts as well.
+    ///
+    /// The time in which the machine is suspended is no silence of the server.
     func keepAlive(every interval: Duration) async {
         var last = (received: 0, sent: 0)
         var isAsked = false
         let silence = WebSocketClientError.silent(limit: interval * 2)
         while true {
-            do { try await Task.sleep(for: interval.sleepable) } catch { return }
+            do { try await Task.sleep(for: interval.sleepable, clock: .suspending) } catch {
+                return
+            }
             let activity = activity
             if activity.isOver { return }
             // An unread message keeps the following bytes from being read.

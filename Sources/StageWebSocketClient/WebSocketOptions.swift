@@ -1,6 +1,8 @@
 public import StageWebSocket
 
 /// Options of a client's WebSocket connection.
+///
+/// The time in which the machine is suspended does not count for the time limits and for ``pingInterval``.
 public struct WebSocketOptions: Sendable {
     /// Subprotocols to offer, the preferred one first.
     public var subprotocols: [String] = []

@@ -229,10 +229,9 @@ extension WebSocketSupervisor {
             case .failure(let error): throw error
             case nil: break
             }
-            let left = deadline - .now
-            guard left > .zero else { throw .notConnected }
-            // At the limit, and if the task is cancelled, the loop throws.
-            _ = try? await withTimeLimit(left) { [self] in await awaitConnection() }
+            guard deadline > .now else { throw .notConnected }
+            // At the deadline, and if the task is cancelled, the loop throws.
+            _ = try? await withDeadline(deadline) { [self] in await awaitConnection() }
         }
     }
 
