@@ -109,13 +109,15 @@ package struct DeltaSetWriter: Sendable {
         )
         let named = version.reference.delta(from: base)
         var (frames, patch) = (named?.frames, named?.patch)
-        let isPatched = makesPatches || patch != nil
         let writer =
-            try isPatched ? patchWriter(from: old, base: base, to: version, in: store) : nil
-        if let present = patch, let writer {
+            try makesPatches ? patchWriter(from: old, base: base, to: version, in: store) : nil
+        if let present = patch {
             update.patch = .present(present.size)
-            patch = try writer.addIndexDelta(to: present, insteadOf: update.cost.index, in: store)
-            update.cost.count(patch ?? present)
+            // Without a writer, the patch keeps the delta of the index that the store has.
+            let index = update.cost.index
+            let completed = try writer?.addIndexDelta(to: present, insteadOf: index, in: store)
+            patch = completed ?? present
+            update.cost.count(completed ?? present)
         } else if unpublished == nil, let present = version.deltaSets[base] {
             update.set = .present(frames?.size ?? .zero)
             update.cost = cost(present)

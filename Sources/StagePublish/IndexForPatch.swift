@@ -10,6 +10,8 @@ struct IndexForPatch {
     private let content: [UInt8]
     /// The encoded older index.
     private let prefix: [UInt8]
+    /// The number of pieces of the patch whose digests are omitted.
+    private(set) var omittedCount = 0
 
     /// Omits digests of the index of a version; `nil` if there are none to omit, or if a client would not get the index again.
     ///
@@ -20,22 +22,28 @@ struct IndexForPatch {
         let index = version.omittingDigests(notIn: old)
         guard index != version else { return nil }
         (content, prefix) = (index.encoded(), old.encoded())
-        guard isRestorable(to: version, from: old) else { return nil }
+        guard let count = restoredCount(in: version, from: old) else { return nil }
+        omittedCount = count
     }
 
-    /// Returns whether a client restores the index from `content` and the content of the patch.
-    private func isRestorable(to version: ContentIndex, from old: ContentIndex) -> Bool {
-        guard var index = try? ContentIndex(decoding: content) else { return false }
+    /// Returns the number of digests that a client restores from `content` and the content of the patch; `nil` if that does not
+    /// give the index of the version.
+    private func restoredCount(in version: ContentIndex, from old: ContentIndex) -> Int? {
+        guard var index = try? ContentIndex(decoding: content) else { return nil }
         let whole = PatchContent(of: version, notIn: old)
         let restorable = PatchContent(of: index, notIn: old)
-        guard whole.pieces.count == restorable.pieces.count else { return false }
+        guard whole.pieces.count == restorable.pieces.count else { return nil }
+        var count = 0
         for (decoded, expected) in zip(restorable.pieces, whole.pieces) {
             var piece = decoded
-            if piece.digest == .omitted { piece.digest = expected.digest }
-            guard piece == expected else { return false }
+            if piece.digest == .omitted {
+                piece.digest = expected.digest
+                count += 1
+            }
+            guard piece == expected else { return nil }
         }
         index.restoreDigests(whole.pieces.map(\.digest), of: restorable)
-        return index.encoded() == version.encoded()
+        return index.encoded() == version.encoded() ? count : nil
     }
 
     /// Returns the index as a delta from the older one.
@@ -60,7 +68,7 @@ extension StoredCompanionDelta {
     ///   - old: The index of the older version.
     ///   - base: The digest of the encoded older index.
     ///   - store: The store.
-    /// - Returns: The delta; `nil` if no digest can be omitted.
+    /// - Returns: The delta; `nil` if no digest can be omitted, or too few for a delta that is kept.
     /// - Throws: ``FileError`` if the store cannot be read.
     static func forPatch(
         to version: StoredIndex,
@@ -69,6 +77,8 @@ extension StoredCompanionDelta {
         in store: Directory
     ) throws(FileError) -> StoredCompanionDelta? {
         guard let index = IndexForPatch(of: version.index, from: old) else { return nil }
+        // To compress a large index takes long. A digest saves its 32 bytes, and fewer that say where it lies.
+        guard Int64(64 * index.omittedCount) >= IndexedPatchWriter.leastBytes else { return nil }
         let content = version.reference.contentDigest
         if let directory = try store.directory("i") {
             let present = try find(of: content, from: base, in: directory) {

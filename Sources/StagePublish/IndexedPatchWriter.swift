@@ -5,13 +5,13 @@ import SystemPackage
 /// Creates a patch, and keeps the delta of the index for clients of the patch if that saves enough.
 struct IndexedPatchWriter {
     private let patches: PatchWriter
-    /// The delta, which need not be worth keeping; `nil` if no digest can be omitted.
+    /// The delta, which need not be worth keeping; `nil` if no digest can be omitted, or too few.
     private let indexDelta: StoredCompanionDelta?
 
     /// The fraction of an update's bytes that the delta must save, as a divisor: it is one more object for each update.
     private static let leastSaving = Int64(50)
     /// The number of bytes that the delta must save at least: the manifest, which all clients download, names it in more than 300.
-    private static let leastBytes = Int64(512)
+    static let leastBytes = Int64(512)
 
     /// Creates a writer of the patch that `patches` makes, with the delta of the index for its clients.
     init(_ patches: PatchWriter, indexDelta: StoredCompanionDelta?) {

@@ -78,9 +78,12 @@ struct PatchIndexDeltaTests {
     /// Writes the missing objects of the update between two versions.
     private func complete(
         _ second: IndexedPack,
-        after first: IndexedPack
+        after first: IndexedPack,
+        makesPatches: Bool = true
     ) async throws -> BaseUpdate {
-        let updates = try await DeltaSetWriter(width: 2).write(
+        var writer = DeltaSetWriter(width: 2)
+        writer.makesPatches = makesPatches
+        let updates = try await writer.write(
             to: store.stored(second),
             from: [first.index],
             in: store.directory()
@@ -174,6 +177,21 @@ struct PatchIndexDeltaTests {
             #expect(try store.bytes(indexDelta.url) == bytes)
             #expect(try storedIndexDelta(of: second) == indexDelta)
         }
+    }
+
+    @Test func withoutPatchesAnUpdateHasTheDeltaOfTheStoreAndNoNewOne() async throws {
+        let (first, second) = try await versions()
+        let (patch, indexDelta) = (try patch(of: second), try indexDelta(of: second))
+        let present = try await complete(second, after: first, makesPatches: false)
+        #expect(present.delta == second.reference.deltas.first)
+        #expect(present.cost == second.updates.first?.cost)
+        try replace(indexDelta.url, with: nil)
+        let update = try await complete(second, after: first, makesPatches: false)
+        #expect(update.patch == .present(patch.size))
+        let named = try #require(update.delta?.patch)
+        #expect(named.indexDelta == nil)
+        #expect(update.cost.index == update.plainCost.index)
+        #expect(try store.directory().status(FilePath(indexDelta.url)) == nil)
     }
 
     @Test func verificationFindsAChangedByte() async throws {
