@@ -115,9 +115,8 @@ package struct DeltaSetWriter: Sendable {
             update.patch = .present(present.size)
             // Without a writer, the patch keeps the delta of the index that the store has.
             let index = update.cost.index
-            let completed = try writer?.addIndexDelta(to: present, insteadOf: index, in: store)
-            patch = completed ?? present
-            update.cost.count(completed ?? present)
+            patch = try writer?.addIndexDelta(to: present, insteadOf: index, in: store) ?? present
+            update.cost.count(patch ?? present)
         } else if unpublished == nil, let present = version.deltaSets[base] {
             update.set = .present(frames?.size ?? .zero)
             update.cost = cost(present)
