@@ -250,6 +250,8 @@ extension TransferState {
         answer.request.headers = task.request.headers?.mapValues { _ in
             TransferTask.hiddenValue
         }
+        // The request of an older journal does not tell it.
+        if record.isPromoted { answer.request.isPromoted = true }
         // Presigned URLs are credentials.
         answer.request.parts = nil
         answer.request.url = URLReference(task.request.url).withoutUser.text

@@ -44,4 +44,16 @@ struct PromotedTaskTests {
         )
         #expect(alone.reason == nil)
     }
+
+    /// Requests of an older journal do not tell that the task was promoted.
+    @Test(arguments: [0, NewTask.promotedPriority])
+    func clientsSeeWhetherATaskOfAnOlderJournalIsPromoted(priority: Int) {
+        var state = TransferState(configuration: DaemonConfiguration(), at: now)
+        state.sessions[1] = TransferState.Session(record: SessionRecord(1))
+        var task = FullTask(1)
+        task.record.priority = priority
+        state.schedule(task.record, at: now)
+        let isPromoted = state.describe(task, attempt: nil, at: now).request.isPromoted
+        #expect(isPromoted == (priority == NewTask.promotedPriority ? true : nil))
+    }
 }
