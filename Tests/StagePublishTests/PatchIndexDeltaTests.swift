@@ -194,6 +194,43 @@ struct PatchIndexDeltaTests {
         #expect(try store.directory().status(FilePath(indexDelta.url)) == nil)
     }
 
+    /// Of the objects of an update, the delta that the manifest names first is written last.
+    @Test func theNextRunCompletesTheUpdateOfAKilledOne() async throws {
+        let (first, second) = try await versions()
+        let delta = try #require(second.reference.deltas.first)
+        let paths = [delta.url, try indexDelta(of: second).url, try patch(of: second).url]
+        for count in 1...paths.count {
+            for path in paths.prefix(count) { try replace(path, with: nil) }
+            let again = try await store.package(tree(2), "two", after: first.index) {
+                $0.makesPatches = true
+            }
+            #expect(again.reference == second.reference)
+            #expect(again.updates.first?.cost == second.updates.first?.cost)
+            #expect(try store.stored(second).reference.deltas == second.reference.deltas)
+        }
+    }
+
+    @Test func anUpdateOfAPackagedVersionIsTheSameAsThatOfThePackager() async throws {
+        let first = try await store.package(tree(1), "one")
+        let second = try await store.package(tree(2), "two", after: first.index)
+        #expect(second.reference.deltas.allSatisfy { $0.patch == nil })
+        let update = try await complete(second, after: first)
+        let delta = try #require(update.delta)
+        let made = try #require(delta.patch)
+        let index = try #require(made.indexDelta)
+        // As if the packager had made the patch in the first place.
+        for path in [made.url, index.url] { try replace(path, with: nil) }
+        if let frames = second.reference.deltas.first?.frames {
+            try replace("d/\(frames.digest)", with: nil)
+        }
+        let packaged = try await store.package(tree(2), "two", after: first.index) {
+            $0.makesPatches = true
+        }
+        #expect(packaged.index == second.index)
+        #expect(packaged.reference.deltas == [delta])
+        #expect(packaged.updates.first?.cost == update.cost)
+    }
+
     @Test func verificationFindsAChangedByte() async throws {
         let (_, second) = try await versions()
         let path = try indexDelta(of: second).url
