@@ -54,7 +54,7 @@ private func withSleep<Result: Sendable>(
         group.addTask { try await body() }
         group.addTask {
             // Cancelled if the result arrives first.
-            do { try await sleep() } catch { return nil }
+            try? await sleep()
             return nil
         }
         defer { group.cancelAll() }
