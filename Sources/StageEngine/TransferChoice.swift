@@ -69,17 +69,17 @@ public struct TransferChoice: Equatable, Sendable {
         )
     }
 
-    /// Creates the choice of an update that takes the patch before the index; `nil` if the patch has no delta of the index, or
-    /// the archive has fewer bytes.
+    /// Creates the choice of an update that takes the patch before the index; `nil` if another way is to be taken.
+    ///
+    /// That is so if the patch has no delta of the index, `delta` is one from the index itself, the delta for the patch has more bytes
+    /// than the index or its other delta, or another way has fewer bytes by the manifest. So an update transfers no more
+    /// than a plan without the index has for it.
     ///
     /// - Parameters:
     ///   - delta: The delta of the index from the staged version.
     ///   - index: The index in the manifest.
     ///   - archive: The bytes of the archive still to download; `nil` if there is no archive.
     ///   - patch: The bytes of the patch still to download.
-    /// - Returns: `nil` if the patch has no delta of the index, `delta` is one from the index itself, the delta for the patch has more
-    ///   bytes than the index or its other delta, or the archive or all bundles have fewer bytes than the patch. So an update
-    ///   transfers no more than a plan without the index has for it.
     package init?(
         forUpdatingBy delta: PackIndex.Delta,
         to index: PackIndex,
