@@ -194,7 +194,7 @@ struct PatchIndexDeltaTests {
         #expect(try store.directory().status(FilePath(indexDelta.url)) == nil)
     }
 
-    /// Of the objects of an update, the delta that the manifest names first is written last.
+    /// A killed run has not written the last objects of an update, of which the delta that the manifest names first is the last.
     @Test func theNextRunCompletesTheUpdateOfAKilledOne() async throws {
         let (first, second) = try await versions()
         let delta = try #require(second.reference.deltas.first)
@@ -218,7 +218,7 @@ struct PatchIndexDeltaTests {
         let delta = try #require(update.delta)
         let made = try #require(delta.patch)
         let index = try #require(made.indexDelta)
-        // As if the packager had made the patch in the first place.
+        // The packager makes the patch, which the store does not have yet.
         for path in [made.url, index.url] { try replace(path, with: nil) }
         if let frames = second.reference.deltas.first?.frames {
             try replace("d/\(frames.digest)", with: nil)
