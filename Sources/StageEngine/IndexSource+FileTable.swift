@@ -24,8 +24,7 @@ extension IndexSource {
     ///   - area: The staging area, which stores the index and the unpacked files.
     ///   - base: The staged generation.
     ///   - figures: Receives the number of bytes transferred and their source.
-    /// - Returns: The result; `nil` if a version is staged, the area has content, another way transfers fewer bytes, or no
-    ///   server sends the delta of the index.
+    /// - Returns: The result; `nil` if a version is staged, the area has content, or another way transfers fewer bytes.
     /// - Throws: ``StageError`` if the index is too large for the pack's files, if no server can be reached and a part
     ///   of the archive has arrived, or if the files cannot be written.
     func takeArchiveFirst(
@@ -42,11 +41,12 @@ extension IndexSource {
         else { return nil }
         try indexFetch.checkSize()
         work.report(.chose(choice))
-        let delta = try await indexFetch.companionDelta(fileTableDelta, countingIn: &figures)
-        guard let delta else { return nil }
-        var result = UnpackedArchive()
-        result.directory = try await unpack(archive, in: area, countingIn: &figures)
-        guard let unpacked = result.directory else { return result }
+        let (fetched, directory) = try await fetch(fileTableDelta, countingIn: &figures) {
+            (figures) async throws(StageError) in
+            try await unpack(archive, in: area, countingIn: &figures)
+        }
+        var result = UnpackedArchive(directory: try directory.get())
+        guard let delta = try fetched.get(), let unpacked = result.directory else { return result }
         let table = try await fileTable(of: unpacked)
         if let table {
             result.index = try await indexFetch.index(from: delta, after: table, in: area.directory)

@@ -3,6 +3,7 @@ import StageContainer
 import StageIndex
 import StageModel
 import StageSystem
+import SystemPackage
 
 extension IndexSource {
     /// The patch of an update that was requested before the index.
@@ -53,50 +54,50 @@ extension IndexSource {
         guard let choice else { return nil }
         try indexFetch.checkSize()
         work.report(.chose(choice))
-        guard let delta = try await indexFetch.companionDelta(indexDelta, countingIn: &figures)
-        else { return nil }
-        let index = try await indexFetch.indexWithoutDigests(from: delta, after: base.directory)
-        guard let index else {
-            log("the delta of the index is not one from the staged version", of: patch)
-            return nil
+        let (delta, downloaded) = try await fetch(indexDelta, countingIn: &figures) {
+            (figures) async throws(StageError) in
+            try await fetch(patch, countingIn: &figures)
         }
-        return try await restore(index, by: patch, from: base, in: area, countingIn: &figures)
-    }
-
-    /// Restores the omitted digests of an index from the content of a patch.
-    private func restore(
-        _ index: ContentIndex,
-        by patch: PackIndex.Patch,
-        from base: Base,
-        in area: StagingArea,
-        countingIn figures: inout StagingFigures
-    ) async throws(StageError) -> EarlyPatch? {
-        let usable = try await indexFetch.usablePatch(from: base, to: index)
-        guard let usable else { return nil }
-        var early = EarlyPatch()
-        early.download = try await fetch(patch, countingIn: &figures)
+        let early = EarlyPatch(download: try downloaded.get())
         guard let download = early.download else { return early }
         do throws(StageError) {
-            let decoder = PatchDecoder(patch: usable, base: base)
-            let path = download.path
-            let result = try await decoding { cancellation throws(FileError) in
-                try decoder.digests(of: path) { cancellation.isRequested }
+            if let delta = try delta.get() {
+                try await restore(from: delta, by: patch, in: download.path, from: base, to: area)
             }
-            let isRestored = try await indexFetch.write(
-                index,
-                restoredBy: result.digests,
-                of: usable.content,
-                to: area.directory
-            )
-            if !isRestored {
-                let fault = "its content does not lead to the index of the manifest"
-                log(result.fault ?? fault, of: patch)
-            }
-            return early
         } catch {
             download.end()
             throw error
         }
+        return early
+    }
+
+    /// Restores an index from its delta and the content of a patch, and writes it to the area; logs why if that fails.
+    private func restore(
+        from delta: [UInt8],
+        by patch: PackIndex.Patch,
+        in path: FilePath,
+        from base: Base,
+        to area: StagingArea
+    ) async throws(StageError) {
+        let index = try await indexFetch.indexWithoutDigests(from: delta, after: base.directory)
+        guard let index else {
+            log("the delta of the index is not one from the staged version", of: patch)
+            return
+        }
+        let usable = try await indexFetch.usablePatch(from: base, to: index)
+        guard let usable else { return }
+        let decoder = PatchDecoder(patch: usable, base: base)
+        let result = try await decoding { cancellation throws(FileError) in
+            try decoder.digests(of: path) { cancellation.isRequested }
+        }
+        let isRestored = try await indexFetch.write(
+            index,
+            restoredBy: result.digests,
+            of: usable.content,
+            to: area.directory
+        )
+        guard !isRestored else { return }
+        log(result.fault ?? "its content does not lead to the index of the manifest", of: patch)
     }
 }
 

@@ -178,8 +178,11 @@ struct ClientTaskState {
         // Before a response tells where the download continues, these are bytes of the task that made the resume data, and
         // would count as newly written.
         let isResuming = request.resumeToken != nil && daemon?.lastResumption == nil
-        if !isResuming { bytesReceived = task.bytesReceived.rawValue }
-        bytesSent = task.bytesSent.rawValue
+        let (received, sent) = (task.bytesReceived.rawValue, task.bytesSent.rawValue)
+        // A list of tasks may be older than events that have arrived, so that only an event says that a transfer starts over.
+        let hasEvents = (daemon?.eventCount ?? 0) > 0
+        if !isResuming { bytesReceived = hasEvents ? max(bytesReceived, received) : received }
+        bytesSent = hasEvents ? max(bytesSent, sent) : sent
         bytesExpected = task.bytesExpected?.rawValue ?? bytesExpected
         if let head = task.response { response = HTTPURLResponse(head) }
     }

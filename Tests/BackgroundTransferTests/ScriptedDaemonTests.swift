@@ -304,6 +304,37 @@ struct ScriptedDaemonTests {
         try await world.end(session)
     }
 
+    /// The list of tasks that a client fetches when it attaches again may be older than events that have arrived.
+    @Test func anOlderListOfTasksTakesNoBytesBack() async throws {
+        let world = try ScriptedWorld()
+        let queue = OperationQueue()
+        queue.maxConcurrentOperationCount = 1
+        let session = URLSession(
+            configuration: world.configuration,
+            delegate: world.recorder,
+            delegateQueue: queue
+        )
+        let task = session.downloadTask(with: try URL(text: "http://host/file"))
+        task.resume()
+        try await world.attach()
+        world.emit(.progress, task) { $0.bytesReceived = ByteCount(5) }
+        _ = try await world.lines(2)
+        queue.isSuspended = true
+        world.emit(.progress, task) { $0.bytesReceived = ByteCount(6) }
+        try await poll("\(task.countOfBytesReceived)") { task.countOfBytesReceived == 6 }
+        world.daemon.stop()
+        try world.daemon.start()
+        try await world.attach()
+        // An event that follows the list.
+        world.emit(.progress, task) { $0.bytesExpected = ByteCount(9) }
+        try await poll { task.countOfBytesExpectedToReceive == 9 }
+        #expect(task.countOfBytesReceived == 6)
+        queue.isSuspended = false
+        #expect(try await world.lines(3).last == "wrote 1: 1, 6 of 9")
+        world.emit(.completed, task)
+        try await world.end(session)
+    }
+
     @Test func aCancelledReaderLeavesTheEventsToTheNext() async throws {
         let world = try ScriptedWorld()
         let session = URLSession(configuration: world.configuration)

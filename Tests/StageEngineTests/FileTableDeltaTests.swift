@@ -65,6 +65,20 @@ struct FileTableDeltaTests {
         #expect(figures.transferred == pack.downloadSize)
     }
 
+    /// Neither object waits for the other: the server sends the delta only once the archive was requested.
+    @Test func deltaAndArchiveAreRequestedAtOnce() async throws {
+        let (pack, delta) = try await publish()
+        let gate = Gate()
+        let answer = Answer.content(try world.object("/" + delta.url))
+        world.server.answer("/" + delta.url, with: answer.held(after: 0, until: gate))
+        let (server, archive) = (world.server, try #require(pack.archive).url)
+        async let opening: Void = server.open(gate, afterRequestFor: archive)
+        _ = try await world.stage()
+        try await opening
+        try expectStaged()
+        #expect(requests(delta.url) == 1 && world.archiveRequests == 1)
+    }
+
     /// The restored index is the base of the next update.
     @Test func anUpdateGoesByTheRestoredIndex() async throws {
         _ = try await publish()

@@ -353,6 +353,14 @@ extension IndexedWorld {
     }
 }
 
+extension TestServer {
+    /// Opens a gate once an object was requested, whose URL is relative to the server; fails if that takes too long.
+    func open(_ gate: Gate, afterRequestFor url: String) async throws {
+        defer { gate.open() }
+        try await poll { counts(for: "/" + url).requests > 0 }
+    }
+}
+
 /// Two trees: the second has changes in a large file and in small ones, and one of these under a second name.
 func changedTrees(largeSize: Int) -> (old: [String: [UInt8]], new: [String: [UInt8]]) {
     var old = ["large": noise(largeSize), "same": noise(100_000, seed: 2)]

@@ -116,6 +116,19 @@ struct PatchBeforeIndexTests {
         #expect(try Directory.open(world.path(of: "")).status("run.sh")?.mode == 0o755)
     }
 
+    /// Neither object waits for the other: the server sends the delta only once the patch was requested.
+    @Test func deltaAndPatchAreRequestedAtOnce() async throws {
+        let published = try await publishBoth()
+        let gate = Gate()
+        let delta = Answer.content(try world.object("/" + published.indexDelta.url))
+        world.server.answer("/" + published.indexDelta.url, with: delta.held(after: 0, until: gate))
+        let (server, patch) = (world.server, published.patch.url)
+        async let opening: Void = server.open(gate, afterRequestFor: patch)
+        let figures = try await update()
+        try await opening
+        #expect(figures.transferred == published.patch.size + published.indexDelta.size)
+    }
+
     /// The way is reported once, and the bytes that arrive are never more than were announced.
     @Test func theWayIsReportedOnce() async throws {
         let published = try await publishBoth()
