@@ -77,17 +77,24 @@ struct StagingReport: Encodable {
         if paths.isEmpty { paths = [FilePath(container)] }
         // Without a readable container, the locations and pins stay unknown.
         guard let view = try? ContainerView(opening: paths) else { return self }
+        let locations = view.containers.map {
+            ContainerLocations.location(of: $0, environment: target.environment)
+        }
+        // The plan has found the packs that are up to date, so that their links need not be read again.
+        let own = view.containers.firstIndex { $0.string == container }
+        let only = view.positions.count == 1 && view.positions.first == own ? own : nil
+        let pins = only.flatMap { try? view.readers[$0]?.pins() }
         var report = self
         for index in packs.indices {
-            let copy = try? view.copiesWithPins(of: packs[index].id).first
             let id = packs[index].id
-            report.packs[index].pin = copy?.pin.map { PinStatus(of: id, pin: $0) }
-            report.packs[index].location = copy.flatMap { copy in
-                ContainerLocations.location(
-                    of: view.containers[copy.container],
-                    environment: target.environment
-                )
+            if let only, let pins, packs[index].isUpToDate {
+                report.packs[index].pin = pins[id].map { PinStatus(of: id, pin: $0) }
+                report.packs[index].location = locations[only]
+                continue
             }
+            let copy = try? view.copiesWithPins(of: id).first
+            report.packs[index].pin = copy?.pin.map { PinStatus(of: id, pin: $0) }
+            report.packs[index].location = copy.flatMap { locations[$0.container] }
         }
         return report
     }
@@ -136,6 +143,8 @@ struct PackReport: Encodable {
     var location: ContainerLocation?
     /// In a plan, the pin of the copy that readers now use; `nil` if there is none.
     var pin: PinStatus?
+    /// `true` if the plan has found the offered version in its container.
+    var isUpToDate: Bool
     /// Another container that has the pack, for a pack that is up to date there, for people.
     var otherContainer: String?
     /// Another application of the group whose content is staged under the offered version, for people; `nil` if there is none.
@@ -174,6 +183,7 @@ struct PackReport: Encodable {
         outcome = result.outcome
         reason = result.reason.text(for: result.outcome, audience: .programs)
         textOfReason = result.reason.text(for: result.outcome, audience: .people)
+        isUpToDate = result.reason == .upToDate
         if case .offeredByOther(let other, let staged) = result.reason,
             staged == result.pack.version
         {
