@@ -323,6 +323,8 @@ struct ScriptedDaemonTests {
         world.emit(.progress, task) { $0.bytesReceived = ByteCount(6) }
         try await poll("\(task.countOfBytesReceived)") { task.countOfBytesReceived == 6 }
         world.daemon.stop()
+        // No client is attached, so that this changes the list alone.
+        world.emit(.progress, task) { $0.bytesReceived = .zero }
         try world.daemon.start()
         try await world.attach()
         // An event that follows the list.
