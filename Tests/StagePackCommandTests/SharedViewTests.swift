@@ -95,6 +95,34 @@ struct SharedViewTests {
         #expect(verified.packs == [Verified(pack: "aurora", location: "system")])
     }
 
+    private struct PinnedPlans: Decodable {
+        struct Plan: Decodable {
+            var packs: [Pack]
+        }
+        struct Pack: Decodable {
+            struct Pin: Decodable {
+                var version: Int
+            }
+            var outcome: String
+            var location: String?
+            var pin: Pin?
+        }
+        var plans: [Plan]
+    }
+
+    /// If there is one container only, a plan does not read its packs again for their locations and pins.
+    @Test func aPlanForTheOnlyContainerHasLocationsAndPins() async throws {
+        var machine = try await SharedMachine()
+        try machine.publish(version: 1)
+        #expect(try await machine.user("load", "aurora").status == 0)
+        #expect(try await machine.user("pin", "aurora").status == 0)
+        let plans: PinnedPlans = try decode(try await machine.user("plan", "--json"))
+        let packs = plans.plans.flatMap(\.packs)
+        #expect(packs.map(\.outcome) == ["present"])
+        #expect(packs.map(\.location) == ["user"])
+        #expect(packs.map(\.pin?.version) == [1])
+    }
+
     /// A run fetches no pack that `plan` does not fetch.
     @Test(arguments: [["prefetch"], ["fetch", "aurora"]])
     func nothingIsFetchedThatTheSystemHas(command: [String]) async throws {
