@@ -195,6 +195,10 @@ struct ClientTaskState {
             self.daemon?.lastResumption = event.time
         }
         daemon?.eventCount += 1
+        if event.kind == .resumed, let offset = event.offset {
+            // The bytes before the offset are there, also if no event has counted them yet.
+            bytesReceived = max(bytesReceived, offset.rawValue)
+        }
         if let bytes = event.bytesReceived { bytesReceived = bytes.rawValue }
         if let bytes = event.bytesSent { bytesSent = bytes.rawValue }
         if let bytes = event.bytesExpected { bytesExpected = bytes.rawValue }

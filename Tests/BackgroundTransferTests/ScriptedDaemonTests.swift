@@ -36,11 +36,7 @@ struct ScriptedDaemonTests {
         try directory.write([UInt8](repeating: 1, count: 1000), to: "file", durably: false)
         let queue = OperationQueue()
         queue.maxConcurrentOperationCount = 1
-        let session = URLSession(
-            configuration: world.configuration,
-            delegate: world.recorder,
-            delegateQueue: queue
-        )
+        let session = world.session(on: queue)
         try await world.attach()
         // The session has processed the end, and has not called the delegate yet.
         queue.isSuspended = true
@@ -304,16 +300,32 @@ struct ScriptedDaemonTests {
         try await world.end(session)
     }
 
+    /// The delegate is told of a resumption before the first progress after it.
+    @Test func aResumptionCountsTheBytesBeforeItsOffset() async throws {
+        let world = try ScriptedWorld()
+        let queue = OperationQueue()
+        queue.maxConcurrentOperationCount = 1
+        let session = world.session(on: queue)
+        let task = session.downloadTask(with: try URL(text: "http://host/file"))
+        task.resume()
+        try await world.attach()
+        world.emit(.resumed, task) { $0.offset = ByteCount(5) }
+        #expect(try await world.lines(2).last == "resumed 1: 5 of -1")
+        await withCheckedContinuation { continuation in
+            queue.addOperation { continuation.resume() }
+        }
+        world.emit(.progress, task) { $0.bytesReceived = ByteCount(6) }
+        #expect(try await world.lines(3).last == "wrote 1: 1, 6 of -1")
+        world.emit(.completed, task)
+        try await world.end(session)
+    }
+
     /// The list of tasks that a client fetches when it attaches again may be older than events that have arrived.
     @Test func anOlderListOfTasksTakesNoBytesBack() async throws {
         let world = try ScriptedWorld()
         let queue = OperationQueue()
         queue.maxConcurrentOperationCount = 1
-        let session = URLSession(
-            configuration: world.configuration,
-            delegate: world.recorder,
-            delegateQueue: queue
-        )
+        let session = world.session(on: queue)
         let task = session.downloadTask(with: try URL(text: "http://host/file"))
         task.resume()
         try await world.attach()

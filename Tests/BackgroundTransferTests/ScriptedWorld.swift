@@ -28,9 +28,9 @@ struct ScriptedWorld {
         return configuration
     }
 
-    /// Makes the session.
-    func session() -> URLSession {
-        URLSession(configuration: configuration, delegate: recorder, delegateQueue: nil)
+    /// Makes the session; `queue` calls its delegate.
+    func session(on queue: OperationQueue? = nil) -> URLSession {
+        URLSession(configuration: configuration, delegate: recorder, delegateQueue: queue)
     }
 
     /// Makes an event happen.
