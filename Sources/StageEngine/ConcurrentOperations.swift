@@ -26,7 +26,7 @@ extension IndexSource {
     ///   - figures: Receives the number of bytes transferred and their source.
     ///   - download: Downloads the object.
     /// - Returns: The bytes of the delta, `nil` if no server sends it, and the object; either may have failed.
-    /// - Throws: Nothing but the type of the errors.
+    /// - Throws: Nothing: the results have the errors.
     func fetch<Object: Sendable>(
         _ delta: PackIndex.CompanionDelta,
         countingIn figures: inout StagingFigures,

@@ -6,7 +6,7 @@ extension Digest {
 }
 
 extension ContentIndex {
-    /// Where the content of a piece lies: in a whole frame, or in a part of one.
+    /// The location of the content of a piece: a whole frame, or a part of one.
     struct Place: Hashable {
         /// The position of the frame in the index.
         var frame: Int
@@ -16,7 +16,7 @@ extension ContentIndex {
         var length: Int
     }
 
-    /// Returns where the content of a piece of this version lies.
+    /// Returns the location of the content of a piece of this version.
     func place(of piece: PatchContent.Piece) -> Place {
         if let frame = piece.frame {
             return Place(frame: frame, offset: nil, length: piece.length)

@@ -41,6 +41,18 @@ struct IndexedStore {
         try StoredIndex(at: directory().path.appending(pack.reference.url))
     }
 
+    /// Replaces an object, or removes it.
+    func replace(_ path: String, with bytes: [UInt8]?) throws {
+        let place = FilePath(path)
+        let folder = try directory(place.removingLastComponent())
+        let name = try #require(place.lastComponent)
+        if let bytes {
+            try folder.write(bytes, to: name, durably: false)
+        } else {
+            try folder.remove(name)
+        }
+    }
+
     /// Collects the garbage of the store; `folder` is the directory of the manifests, without it the store.
     func collect(
         keeping manifests: [Manifest],

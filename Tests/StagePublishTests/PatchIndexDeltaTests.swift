@@ -53,18 +53,6 @@ struct PatchIndexDeltaTests {
         return try #require(patch).indexDelta
     }
 
-    /// Replaces an object, or removes it.
-    private func replace(_ path: String, with bytes: [UInt8]?) throws {
-        let place = FilePath(path)
-        let folder = try store.directory(place.removingLastComponent())
-        let name = try #require(place.lastComponent)
-        if let bytes {
-            try folder.write(bytes, to: name, durably: false)
-        } else {
-            try folder.remove(name)
-        }
-    }
-
     private func manifest(_ packs: Pack...) throws -> Manifest {
         var packs = packs
         for position in packs.indices { packs[position].id = PackID(unchecked: "pack-\(position)") }
@@ -141,7 +129,7 @@ struct PatchIndexDeltaTests {
         #expect(again.cost == second.updates.first?.cost)
         #expect(try store.directory().status(FilePath(indexDelta.url))?.inode == inode)
         // Without the older index, only the size of what it restores is compared.
-        try replace(first.reference.url, with: nil)
+        try store.replace(first.reference.url, with: nil)
         #expect(try storedIndexDelta(of: second) == indexDelta)
     }
 
@@ -154,9 +142,9 @@ struct PatchIndexDeltaTests {
         let indexDelta = try indexDelta(of: second)
         #expect(ByteCount(bytes.count) < indexDelta.size)
         let path = "i/\(Digest(of: bytes))\(ending(of: second, after: first))"
-        try replace(path, with: bytes)
+        try store.replace(path, with: bytes)
         #expect(try storedIndexDelta(of: second) == indexDelta)
-        try replace(indexDelta.url, with: nil)
+        try store.replace(indexDelta.url, with: nil)
         #expect(try storedIndexDelta(of: second) == nil)
         let update = try await complete(second, after: first)
         #expect(update.delta?.patch?.indexDelta == indexDelta)
@@ -169,7 +157,7 @@ struct PatchIndexDeltaTests {
         var bent = bytes
         bent[bytes.count / 2] ^= 1
         for damaged in [bent, Array(bytes.dropLast()), nil] as [[UInt8]?] {
-            try replace(indexDelta.url, with: damaged)
+            try store.replace(indexDelta.url, with: damaged)
             #expect(try storedIndexDelta(of: second) == nil)
             let update = try await complete(second, after: first)
             #expect(update.delta == second.reference.deltas.first)
@@ -185,7 +173,7 @@ struct PatchIndexDeltaTests {
         let present = try await complete(second, after: first, makesPatches: false)
         #expect(present.delta == second.reference.deltas.first)
         #expect(present.cost == second.updates.first?.cost)
-        try replace(indexDelta.url, with: nil)
+        try store.replace(indexDelta.url, with: nil)
         let update = try await complete(second, after: first, makesPatches: false)
         #expect(update.patch == .present(patch.size))
         let named = try #require(update.delta?.patch)
@@ -200,7 +188,7 @@ struct PatchIndexDeltaTests {
         let delta = try #require(second.reference.deltas.first)
         let paths = [delta.url, try indexDelta(of: second).url, try patch(of: second).url]
         for count in 1...paths.count {
-            for path in paths.prefix(count) { try replace(path, with: nil) }
+            for path in paths.prefix(count) { try store.replace(path, with: nil) }
             let again = try await store.package(tree(2), "two", after: first.index) {
                 $0.makesPatches = true
             }
@@ -219,9 +207,9 @@ struct PatchIndexDeltaTests {
         let made = try #require(delta.patch)
         let index = try #require(made.indexDelta)
         // The packager makes the patch, which the store does not have yet.
-        for path in [made.url, index.url] { try replace(path, with: nil) }
+        for path in [made.url, index.url] { try store.replace(path, with: nil) }
         if let frames = second.reference.deltas.first?.frames {
-            try replace("d/\(frames.digest)", with: nil)
+            try store.replace("d/\(frames.digest)", with: nil)
         }
         let packaged = try await store.package(tree(2), "two", after: first.index) {
             $0.makesPatches = true
@@ -256,7 +244,7 @@ struct PatchIndexDeltaTests {
         for (replacement, fault) in [
             (bytes, .damaged), (nil, .missing),
         ] as [([UInt8]?, StoreVerification.Fault)] {
-            try replace(path, with: replacement)
+            try store.replace(path, with: replacement)
             let finding = StoreVerification.Finding(path: path, fault: fault, packs: [id])
             #expect(try await findings() == [finding])
         }

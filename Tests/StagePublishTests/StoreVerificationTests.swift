@@ -78,7 +78,7 @@ struct StoreVerificationTests {
         try indexes.write(try store.bytes(index), to: name, durably: false)
         let intact = try await result()
         #expect(intact.findings == [] && intact.packsOfOtherStores == 1)
-        try replace(index, with: nil)
+        try store.replace(index, with: nil)
         let damaged = try await result()
         #expect(damaged.findings.map(\.path).contains(index), "\(damaged)")
         #expect(damaged.packsOfOtherStores == 1)
@@ -91,17 +91,6 @@ struct StoreVerificationTests {
             paths += try store.names(in: FilePath(folder)).map { "\(folder)/\($0)" }
         }
         return paths
-    }
-
-    private func replace(_ path: String, with bytes: [UInt8]?) throws {
-        let place = FilePath(path)
-        let folder = try store.directory(place.removingLastComponent())
-        let name = try #require(place.lastComponent)
-        if let bytes {
-            try folder.write(bytes, to: name, durably: false)
-        } else {
-            try folder.remove(name)
-        }
     }
 
     /// The decompressed bytes are compared first, and then the parts that they are decoded to.
@@ -145,7 +134,7 @@ struct StoreVerificationTests {
             var bent = bytes
             bent[bytes.count / 2] ^= 1
             for damaged in [bent, Array(bytes.dropLast()), bytes + [0]] {
-                try replace(path, with: damaged)
+                try store.replace(path, with: damaged)
                 let findings = try await verify().findings
                 #expect(
                     findings == [StoreVerification.Finding(path: path, fault: .damaged, packs: [])]
@@ -153,7 +142,7 @@ struct StoreVerificationTests {
                 let named = try await verify(pack).findings
                 #expect(named.map(\.path) == [path] && named.map(\.fault) == [.damaged])
             }
-            try replace(path, with: bytes)
+            try store.replace(path, with: bytes)
         }
         #expect(try await verify(pack).findings == [])
     }
@@ -164,7 +153,7 @@ struct StoreVerificationTests {
         var needed = 0
         for path in try paths() {
             let bytes = try store.bytes(path)
-            try replace(path, with: nil)
+            try store.replace(path, with: nil)
             #expect(try await verify().findings == [])
             let findings = try await verify(pack).findings
             if !findings.isEmpty {
@@ -172,7 +161,7 @@ struct StoreVerificationTests {
                 let missing = StoreVerification.Finding(path: path, fault: .missing, packs: [id])
                 #expect(findings == [missing])
             }
-            try replace(path, with: bytes)
+            try store.replace(path, with: bytes)
         }
         // The index, its delta and that of the file table, the archive, the patch, and all bundles.
         #expect(needed == 5 + pack.index.bundles.count)
