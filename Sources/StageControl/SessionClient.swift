@@ -20,7 +20,7 @@ package final class SessionClient: Sendable {
         /// Set until the first request after finding the daemon.
         var isNew = true
         /// Time of the last response.
-        var lastAnswer = ContinuousClock.now
+        var lastAnswer = SuspendingClock.now
     }
 
     private struct State {

@@ -199,9 +199,9 @@ public struct ExtensionHost: Sendable {
     ) throws(FileError) {
         guard let name = directory.path.lastComponent else { return }
         let parent = try Directory.open(directory.path.removingLastComponent())
-        let end = ContinuousClock.now + removalTime
+        let end = SuspendingClock.now + removalTime
         do throws(FileError) {
-            try parent.removeTree(name) { killSwitch.wasPulled || ContinuousClock.now >= end }
+            try parent.removeTree(name) { killSwitch.wasPulled || SuspendingClock.now >= end }
         } catch {
             let mark = String(UInt64.random(in: 0...UInt64.max), radix: 36)
             guard error.errno == .interrupted,

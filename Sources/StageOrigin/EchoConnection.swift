@@ -115,10 +115,12 @@ extension ServerHandshake.Answer {
 }
 
 /// Deadline of a connection, extended whenever data is transferred.
+///
+/// The time in which the machine is suspended does not count.
 private final class Deadline: Sendable {
     private struct State {
         var limit: Duration
-        var last = ContinuousClock.now
+        var last = SuspendingClock.now
         var isFixed = false
         var sent: Int64 = 0
     }
@@ -154,7 +156,7 @@ private final class Deadline: Sendable {
             if end <= .now { return }
             // Wakes early enough to notice a shortened limit.
             let wait = min(end - .now, max(limit / 4, .milliseconds(50)))
-            do { try await Task.sleep(for: wait) } catch { return }
+            do { try await Task.sleep(for: wait, clock: .suspending) } catch { return }
         }
     }
 }

@@ -147,7 +147,7 @@ extension PackStore {
         in containers: [Container],
         within limit: Duration
     ) async throws(ContainerError) -> [(container: Container, lock: PackLock)] {
-        let deadline = ContinuousClock.now + limit.sleepable
+        let deadline = SuspendingClock.now + limit.sleepable
         var copies: [(Container, PackLock)] = []
         for container in containers {
             let remaining = deadline - .now

@@ -8,6 +8,8 @@ package import SystemPackage
 /// as between processes, and the kernel releases it when its owner dies, so it never becomes stale. The
 /// deinitializer unlocks explicitly: after closing the file alone, a child process that another thread has
 /// just forked would hold the lock until it executes its program.
+///
+/// The time in which the machine is suspended does not count towards the limits of waits: the owner of the lock is suspended, too.
 @safe package struct FileLock: ~Copyable, Sendable {
     /// Released by `deinit`, because the thread that has waited for the lock may still refer to this object.
     private let lock: RetriedLock
@@ -88,7 +90,7 @@ package import SystemPackage
         atMost limit: Duration,
         opening open: () throws(FileError) -> File
     ) throws(FileError) -> FileLock? {
-        let deadline = ContinuousClock.now + limit.sleepable
+        let deadline = SuspendingClock.now + limit.sleepable
         while true {
             let file = try open()
             let inode = try file.status().inode
@@ -110,7 +112,7 @@ package import SystemPackage
         atMost limit: Duration,
         opening open: () throws(FileError) -> File
     ) async throws(FileError) -> FileLock? {
-        let deadline = ContinuousClock.now + limit.sleepable
+        let deadline = SuspendingClock.now + limit.sleepable
         while true {
             let file = try open()
             let inode = try file.status().inode

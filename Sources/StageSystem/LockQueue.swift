@@ -3,7 +3,8 @@ import Synchronization
 /// Requests of this process for the lock on a file, granted in their order.
 ///
 /// While requests wait, one thread waits for the lock in the kernel, which grants it as soon as it is free. A process that polled
-/// might never find it free while another process takes it again and again.
+/// might never find it free while another process takes it again and again. The time in which the machine is suspended does not
+/// count towards the limits of requests.
 package final class LockQueue: Sendable {
     private struct State {
         var requests: [LockRequest] = []
@@ -76,7 +77,9 @@ package final class LockQueue: Sendable {
         let request = LockRequest(lock)
         let timer = Task {
             // Cancelled: the request has ended.
-            guard (try? await Task.sleep(for: limit.sleepable)) != nil else { return }
+            guard (try? await Task.sleep(for: limit.sleepable, clock: .suspending)) != nil else {
+                return
+            }
             _ = end(request, as: .timedOut)
         }
         defer { timer.cancel() }

@@ -51,7 +51,7 @@ public struct BackgroundLaunch: Hashable, Sendable {
     /// - Parameters:
     ///   - handler: The handler of the events.
     ///   - daemonTimeout: The time after which a daemon that cannot be reached counts as permanently gone: the process
-    ///     should end, and the next daemon starts another one.
+    ///     should end, and the next daemon starts another one. The time in which the machine is suspended does not count.
     /// - Returns: `true`; or `false` at once if the daemon did not start the process.
     /// - Throws: The error of the request to the daemon, or of its absence.
     @MainActor

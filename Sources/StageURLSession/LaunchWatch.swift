@@ -4,11 +4,12 @@ import Synchronization
 /// Watch over a launched process that cannot reach the daemon.
 ///
 /// The daemon ends a launched process that exceeds its time. Without a daemon nothing does, and the events that the
-/// process waits for never come. The attempts of the session's connection advance the watch, which has no timer.
+/// process waits for never come. The attempts of the session's connection advance the watch, which has no timer. The time in which
+/// the machine is suspended does not count, as for the daemon's time limit of the process.
 final class LaunchWatch: Sendable {
     private struct State {
         /// Time of the first failed attempt since the last successful one; `nil` while the daemon answers.
-        var lostAt: ContinuousClock.Instant?
+        var lostAt: SuspendingClock.Instant?
         var error: ControlError?
         var waiters: [@Sendable (ControlError) -> Void] = []
     }
@@ -47,7 +48,7 @@ final class LaunchWatch: Sendable {
     static func attemptFailed(
         _ identifier: String,
         with problem: ControlError,
-        at now: ContinuousClock.Instant
+        at now: SuspendingClock.Instant
     ) {
         // A daemon that refuses a request also ends the process.
         if case .refused = problem { return daemonAnswered(identifier) }
@@ -58,7 +59,7 @@ final class LaunchWatch: Sendable {
         current.withLock { $0?.identifier == identifier ? $0 : nil }
     }
 
-    private func attemptFailed(with problem: ControlError, at now: ContinuousClock.Instant) {
+    private func attemptFailed(with problem: ControlError, at now: SuspendingClock.Instant) {
         let error = problem.lasting(limit)
         let waiters = state.withLock { state -> [@Sendable (ControlError) -> Void] in
             let lostAt = state.lostAt ?? now

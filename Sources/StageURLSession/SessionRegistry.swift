@@ -36,7 +36,7 @@ enum SessionRegistry {
         let links = sessions.withLock { $0.values.map(\.link) }
         let unsent = ConditionVariable(links.count)
         for link in links { link.whenSentOrFailed { unsent.change { $0 -= 1 } } }
-        let end = ContinuousClock.now + exitDelayLimit
+        let end = SuspendingClock.now + exitDelayLimit
         _ = unsent.wait(atMost: exitDelayLimit) { $0 == 0 ? true : nil }
         // An event that is acknowledged now is not delivered to the next process again.
         for link in links {

@@ -90,11 +90,13 @@ extension URLSessionWebSocketTask {
     }
 
     /// Returns after a time limit; restarts it if messages were unsent at its start, and bytes were sent since then.
+    ///
+    /// The time in which the machine is suspended does not count: the server gets the whole limit to answer.
     private func expire(_ limit: Duration) async {
         while true {
             let (isSending, sent) = sending
             // Cancelled if the connection has ended before.
-            do { try await Task.sleep(for: limit) } catch { return }
+            do { try await Task.sleep(for: limit, clock: .suspending) } catch { return }
             guard isSending, sending.bytes != sent else { return }
         }
     }

@@ -102,7 +102,9 @@ struct StagingPermit: Sendable {
         return await withTaskGroup(of: StagedPacks?.self) { group in
             group.addTask { [timeout] in
                 // Cancelled: nothing waits for the daemon any more.
-                if (try? await Task.sleep(for: timeout)) != nil { step.yield(.timedOut) }
+                if (try? await Task.sleep(for: timeout, clock: .suspending)) != nil {
+                    step.yield(.timedOut)
+                }
                 return nil
             }
             var state = State(isDiscretionary: order.conditions != nil)
@@ -265,7 +267,8 @@ struct StagingPermit: Sendable {
             group.addTask { await send(change, to: daemonTask) }
             group.addTask {
                 // Cancelled: the daemon has answered.
-                guard (try? await Task.sleep(for: ControlClient.discoveryTimeout)) != nil else {
+                let limit = ControlClient.discoveryTimeout
+                guard (try? await Task.sleep(for: limit, clock: .suspending)) != nil else {
                     return nil
                 }
                 Self.lastTimeout.withLock { $0 = .now }
@@ -338,7 +341,7 @@ struct StagingPermit: Sendable {
             guard withdrawsWhenCancelled == nil else { return }
             Task {
                 // This sleep is never cancelled.
-                try? await Task.sleep(for: ControlClient.discoveryTimeout)
+                try? await Task.sleep(for: ControlClient.discoveryTimeout, clock: .suspending)
                 client.close()
             }
         }

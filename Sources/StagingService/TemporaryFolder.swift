@@ -45,19 +45,19 @@ package struct TemporaryFolder {
     /// Takes at most ``removalTime``, since a program may have created millions of files there. Later runs
     /// and `gc` delete the rest.
     package func remove() {
-        let end = ContinuousClock.now + Self.removalTime
+        let end = SuspendingClock.now + Self.removalTime
         do throws(FileError) {
             guard parentIsDedicated,
                 let gone = FilePath.Component(ContainerLayout.removedPrefix + name.string)
             else {
-                try parent.removeTree(name) { ContinuousClock.now >= end }
+                try parent.removeTree(name) { SuspendingClock.now >= end }
                 return
             }
             try parent.rename(name, toUnused: gone, in: parent)
-            try parent.removeTree(gone) { ContinuousClock.now >= end }
+            try parent.removeTree(gone) { SuspendingClock.now >= end }
             for entry in try parent.entries()
             where entry.path.string.hasPrefix(ContainerLayout.removedPrefix) {
-                try parent.removeTree(entry.name) { ContinuousClock.now >= end }
+                try parent.removeTree(entry.name) { SuspendingClock.now >= end }
             }
         } catch  where error.errno == .interrupted {
             // The time limit has passed: later runs delete the rest.

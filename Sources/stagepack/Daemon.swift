@@ -46,15 +46,15 @@ extension Daemon {
         _ body: (ControlClient) async throws(ControlError) -> Value
     ) async throws(ControlError) -> Value {
         var client = first
-        var deadline: ContinuousClock.Instant?
+        var deadline: SuspendingClock.Instant?
         while true {
-            let began = ContinuousClock.now
+            let began = SuspendingClock.now
             do throws(ControlError) {
                 return try await body(client)
             } catch {
                 guard !Task.isCancelled else { throw .cancelled }
                 guard error.isAbsence else { throw error }
-                let now = ContinuousClock.now
+                let now = SuspendingClock.now
                 if now - began >= stableTime { deadline = nil }
                 let end = deadline ?? now + longestAbsence
                 deadline = end
@@ -67,11 +67,11 @@ extension Daemon {
     private static func find(
         _ path: String,
         after loss: ControlError,
-        until deadline: ContinuousClock.Instant
+        until deadline: SuspendingClock.Instant
     ) async throws(ControlError) -> ControlClient {
         var problem = loss
         var backoff = Backoff(longest: .seconds(1), stableTime: stableTime)
-        while ContinuousClock.now < deadline {
+        while SuspendingClock.now < deadline {
             // Cancelled: the command was interrupted.
             guard (try? await Task.sleep(for: backoff.next())) != nil else { throw .cancelled }
             do throws(ControlError) {

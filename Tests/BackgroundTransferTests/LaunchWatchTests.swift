@@ -42,7 +42,7 @@ import Testing
         watch.begin()
         let errors = Mutex<[ControlError]>([])
         watch.whenExpired { error in errors.withLock { $0.append(error) } }
-        let start = ContinuousClock.now
+        let start = SuspendingClock.now
         func fail(after seconds: Int, _ problem: ControlError = .notRunning(["/s"])) {
             LaunchWatch.attemptFailed(identifier, with: problem, at: start + .seconds(seconds))
         }
