@@ -1,4 +1,3 @@
-import FoundationEssentials
 import StageControl
 import StageDisplay
 import StageEngine
@@ -113,7 +112,12 @@ final class StagingDisplay: Sendable {
         }
     }
 
-    private static var now: Double { Date().timeIntervalSince1970 }
+    private static let start = SuspendingClock.now
+
+    /// The seconds since the first call, without those in which the machine was suspended.
+    ///
+    /// Setting the clock changes no rate or duration, and a suspension is no silence of a server.
+    private static var now: Double { start.duration(to: .now) / .seconds(1) }
 
     /// Starts drawing bars, if that is the style.
     private func draw() {
