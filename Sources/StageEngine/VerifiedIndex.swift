@@ -127,18 +127,13 @@ struct IndexFetch: Sendable {
         _ delta: PackIndex.CompanionDelta,
         countingIn figures: inout StagingFigures
     ) async throws(StageError) -> [UInt8]? {
-        do throws(StageError) {
-            return try await object(
-                at: delta.url,
-                size: delta.size,
-                digest: delta.digest,
-                countingIn: &figures
-            )
-        } catch {
-            guard error.isOfSource else { throw error }
-            fetching.log(error, as: "the delta that restores the index of a pack cannot be used")
-            return nil
-        }
+        try await objectIfServed(
+            at: delta.url,
+            size: delta.size,
+            digest: delta.digest,
+            countingIn: &figures,
+            otherwise: "the delta that restores the index of a pack cannot be used"
+        )
     }
 
     /// Restores the index without the digests of a patch's content by its delta from the staged generation's.
@@ -257,19 +252,14 @@ struct IndexFetch: Sendable {
             })
         else { return nil }
         let message: Logger.Message = "the delta of a pack's index cannot be used"
-        let stored: [UInt8]
-        do throws(StageError) {
-            stored = try await object(
-                at: delta.url,
-                size: delta.size,
-                digest: delta.digest,
-                countingIn: &figures
-            )
-        } catch {
-            guard error.isOfSource else { throw error }
-            fetching.log(error, as: message)
-            return nil
-        }
+        let stored = try await objectIfServed(
+            at: delta.url,
+            size: delta.size,
+            digest: delta.digest,
+            countingIn: &figures,
+            otherwise: message
+        )
+        guard let stored else { return nil }
         let bytes = decompress(stored, after: old)
         if bytes == nil {
             fetching.log("it does not restore the index that the manifest names", as: message)
@@ -306,6 +296,32 @@ struct IndexFetch: Sendable {
         let pack = pack
         return try await withBlockingThread { () throws(StageError) in
             try VerifiedIndex(bytes, of: pack)
+        }
+    }
+
+    /// Fetches a complete object of the manifest, as ``object(at:size:digest:countingIn:)`` does, if a server sends it.
+    ///
+    /// - Parameters:
+    ///   - url: The URL of the object in the manifest.
+    ///   - size: The size of the object.
+    ///   - digest: The digest of the object.
+    ///   - figures: Receives the number of bytes transferred and their source.
+    ///   - message: Logged with the reason if no server sends the object.
+    /// - Returns: The bytes; `nil` if no server sends the object.
+    /// - Throws: ``StageError`` if the task is cancelled, or this machine is the cause.
+    private func objectIfServed(
+        at url: String,
+        size: ByteCount,
+        digest: Digest,
+        countingIn figures: inout StagingFigures,
+        otherwise message: Logger.Message
+    ) async throws(StageError) -> [UInt8]? {
+        do throws(StageError) {
+            return try await object(at: url, size: size, digest: digest, countingIn: &figures)
+        } catch {
+            guard error.isOfSource else { throw error }
+            fetching.log(error, as: message)
+            return nil
         }
     }
 
