@@ -56,7 +56,8 @@ struct PatchDecoder: Sendable {
 
     /// Decodes a patch whose digest was verified, and returns the digests of its pieces; writes nothing.
     ///
-    /// Pieces whose digests the index does not omit must have these.
+    /// Pieces whose digests the index does not omit must have these. Ends at the first part that does not provide all of its pieces:
+    /// the digests do not restore an index then.
     ///
     /// - Parameters:
     ///   - path: The patch.
@@ -88,7 +89,7 @@ struct PatchDecoder: Sendable {
             cutter.fault = "its table is not that of these versions"
             return true
         }
-        for (part, frame) in zip(table.parts, frames) {
+        for (part, frame) in zip(table.parts, frames) where !cutter.lacksRequiredPieces {
             cutter.begin(contentOfLength: part.contentLength)
             guard cutter.isNeeded else { continue }
             guard UsablePatch.memory(for: part) <= ByteCount(AvailableMemory.byteCount()) else {
@@ -189,6 +190,9 @@ private struct StagedPieceReader: ~Copyable {
 
 /// A use of the pieces of a patch.
 private protocol PieceConsumer: ~Copyable {
+    /// `true` if pieces are useless unless the patch provides all of them.
+    static var requiresAllPieces: Bool { get }
+
     /// Returns whether a piece is used; a part without such pieces is not decoded.
     func needs(_ piece: PatchContent.Piece) -> Bool
 
@@ -234,6 +238,11 @@ private struct PieceCutter<Consumer: PieceConsumer & ~Copyable>: ~Copyable {
         return false
     }
 
+    /// `true` if the part did not provide all of its pieces, and the pieces of other parts are useless without them.
+    ///
+    /// A piece with another digest than the index names counts as provided.
+    var lacksRequiredPieces: Bool { Consumer.requiresAllPieces && !left.isEmpty }
+
     /// `true` once all pieces of the part were taken and had the digests in the index.
     var isComplete: Bool { left.isEmpty && rejected == 0 }
 
@@ -259,6 +268,8 @@ private struct PieceCutter<Consumer: PieceConsumer & ~Copyable>: ~Copyable {
 
 /// Computes the digests of pieces.
 private struct PieceDigests: ~Copyable, PieceConsumer {
+    static var requiresAllPieces: Bool { true }
+
     private(set) var digests: [Digest] = []
 
     func needs(_ piece: PatchContent.Piece) -> Bool { true }
@@ -275,6 +286,8 @@ private struct PieceDigests: ~Copyable, PieceConsumer {
 
 /// Writes pieces that are missing.
 private struct PieceWriter: ~Copyable, PieceConsumer {
+    static var requiresAllPieces: Bool { false }
+
     /// The content of the area so far.
     private(set) var inventory: IndexedTree.Inventory
     private let tree: IndexedTree

@@ -225,6 +225,21 @@ struct PatchBeforeIndexTests {
         #expect(requests(published.delta.url) == 1)
     }
 
+    /// The part does not decompress, so the patch does not lead to the index.
+    @Test(arguments: [true, false])
+    func aPartThatIsDamagedCostsTheOtherDeltaAndItsPieces(isFirst: Bool) async throws {
+        let published = try await publishBoth(partSize: ByteCount(131_072))
+        var content = try world.object("/" + published.patch.url)
+        let frames = try PatchTable.read(from: content).frames
+        #expect(frames.count > 1)
+        let frame = try #require(isFirst ? frames.first : frames.last)
+        for offset in frame { content[Int(offset)] = 7 }
+        try world.offerPatch(content)
+        try await update()
+        #expect(requests(published.delta.url) == 1)
+        #expect(world.bundleRequests > published.bundleRequests)
+    }
+
     /// A patch that no server sends is requested for the index alone.
     @Test func aPatchThatIsNotThereIsRequestedOnce() async throws {
         let published = try await publishBoth()
