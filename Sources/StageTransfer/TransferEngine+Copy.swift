@@ -21,14 +21,14 @@ extension TransferEngine {
             recordsFrom: configuration.checkpoint.smallest.rawValue,
             report: download.request.report
         )
-        let outcome = await copy.run()
+        let outcome = await withCancellableThread { copy.run(unless: $0) }
         progress.wasAccepted = download.part.length > .zero
         progress.newBytes = download.part.length.rawValue
         return outcome
     }
 }
 
-/// Copies a local file, off the engine's thread.
+/// Copies a local file; blocks the thread for as long as its file system does.
 private struct LocalCopy: Sendable {
     let source: TransferURL
     let part: PartialFile
@@ -37,7 +37,7 @@ private struct LocalCopy: Sendable {
     let recordsFrom: Int64
     let report: @Sendable (TransferEvent) -> Void
 
-    @concurrent func run() async -> TransferStateMachine.Outcome {
+    func run(unless cancellation: Cancellation) -> TransferStateMachine.Outcome {
         do throws(FileError) {
             // Only regular files: opening a device or a FIFO can have side effects, and reading it need not end.
             let file = try File.open(readingRegular: FilePath(source.path))
@@ -45,7 +45,7 @@ private struct LocalCopy: Sendable {
             guard actual == size ?? actual else {
                 return wrongSize(expected: size ?? actual, actual: actual)
             }
-            return try await copy(file, size: actual)
+            return try copy(file, size: actual, unless: cancellation)
         } catch  where error.path == FilePath(source.path) {
             return .permanent(TransferError(reading: source, error))
         } catch {
@@ -62,8 +62,9 @@ private struct LocalCopy: Sendable {
 
     private func copy(
         _ file: borrowing File,
-        size: ByteCount
-    ) async throws(FileError) -> TransferStateMachine.Outcome {
+        size: ByteCount,
+        unless cancellation: Cancellation
+    ) throws(FileError) -> TransferStateMachine.Outcome {
         let content = try part.begin(
             total: size.rawValue,
             validator: nil,
@@ -74,7 +75,7 @@ private struct LocalCopy: Sendable {
         var buffer = [UInt8](repeating: 0, count: Int(min(size.rawValue, 1 << 20)))
         var position: Int64 = 0
         while position < size.rawValue {
-            guard !Task.isCancelled else { return .local(.cancelled) }
+            guard !cancellation.isRequested else { return .local(.cancelled) }
             if let fault = part.fault { throw fault }
             let count = try file.read(into: &buffer, at: position)
             guard count > 0 else { break }
@@ -83,7 +84,6 @@ private struct LocalCopy: Sendable {
             position += Int64(taken)
             part.grow(to: position)
             report(.received(ByteCount(position)))
-            await Task.yield()
         }
         return position == size.rawValue
             ? .complete : wrongSize(expected: size, actual: ByteCount(position))

@@ -84,7 +84,7 @@ extension TransferEngine {
         let outcome: TransferStateMachine.Outcome
         do throws(TransferError) {
             if source.isFile {
-                content = try read(source, for: asked)
+                content = try await read(source, for: asked)
                 outcome = .complete
             } else {
                 outcome = try await follow(source, for: asked, content: &content)
@@ -185,7 +185,25 @@ extension TransferEngine {
     private func read(
         _ url: TransferURL,
         for request: FetchRequest
-    ) throws(TransferError) -> FetchedContent {
+    ) async throws(TransferError) -> FetchedContent {
+        // All transfers would wait with this thread for a slow file system.
+        let bytes = try await withBlockingThread { () throws(TransferError) in
+            try TransferEngine.bytes(of: url, for: request)
+        }
+        guard let take = request.take else {
+            return .document(FetchedDocument(bytes: bytes, url: url.display))
+        }
+        take(.began(offset: request.part?.range.lowerBound ?? 0))
+        request.receiveWindow?.add(bytes.count)
+        take(.bytes(bytes))
+        return .document(FetchedDocument(bytes: [], url: url.display))
+    }
+
+    /// Returns the content of a local file, or a range of it.
+    private static func bytes(
+        of url: TransferURL,
+        for request: FetchRequest
+    ) throws(TransferError) -> [UInt8] {
         let limit = request.limit
         let bytes: [UInt8]
         let size: Int64
@@ -209,13 +227,7 @@ extension TransferEngine {
                 actual: ByteCount(size)
             )
         }
-        guard let take = request.take else {
-            return .document(FetchedDocument(bytes: bytes, url: url.display))
-        }
-        take(.began(offset: request.part?.range.lowerBound ?? 0))
-        request.receiveWindow?.add(bytes.count)
-        take(.bytes(bytes))
-        return .document(FetchedDocument(bytes: [], url: url.display))
+        return bytes
     }
 }
 

@@ -22,7 +22,12 @@ extension TransferEngine {
         fields: [String] = []
     ) async throws(TransferError) -> ProbeAnswer {
         let source = try TransferURL(url)
-        if source.isFile { return try Self.size(of: source) }
+        if source.isFile {
+            // All transfers would wait with this thread for a slow file system.
+            return try await withBlockingThread { () throws(TransferError) in
+                try TransferEngine.size(of: source)
+            }
+        }
         var redirects = RedirectChain(start: source, rules: RedirectRules())
         while true {
             let receiver = HeadReceiver()
