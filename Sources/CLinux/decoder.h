@@ -119,7 +119,6 @@ STAGE_CHECKED static inline int stage_filter_decoder(int channel) {
         STAGE_ALLOW(SYS_pwrite64),
         STAGE_ALLOW(SYS_lseek),
         STAGE_ALLOW(SYS_close),
-        STAGE_ALLOW(SYS_dup),
         STAGE_ALLOW(SYS_fstat),
         STAGE_ALLOW(SYS_newfstatat),
         STAGE_ALLOW(SYS_copy_file_range),

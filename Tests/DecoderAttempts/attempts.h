@@ -81,6 +81,7 @@ static inline void decoder_attempt_all(
     DECODER_TRY("fchmod, for others", syscall(SYS_fchmod, own, 0777));
     DECODER_TRY("fchmodat", syscall(SYS_fchmodat, with.directory, "own", 0644));
     DECODER_TRY("mkdirat, sticky", syscall(SYS_mkdirat, with.directory, "d", 01777));
+    DECODER_TRY("dup", syscall(SYS_dup, own));
     DECODER_TRY("fchown", syscall(SYS_fchown, own, -1, -1));
     DECODER_TRY("fchownat", syscall(SYS_fchownat, with.directory, "own", -1, -1, 0));
     DECODER_TRY("utimensat", syscall(SYS_utimensat, with.directory, "own", NULL, 0));
