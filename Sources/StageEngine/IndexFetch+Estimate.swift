@@ -17,52 +17,33 @@ extension IndexFetch {
     /// Requests the table of a delta set only if it can change the choice.
     ///
     /// - Parameters:
+    ///   - candidates: The ways that have enough space, with the bytes still to download.
     ///   - missing: The missing frames, by their positions in the index.
     ///   - index: The index.
     ///   - base: The staged generation.
-    ///   - archive: The bytes of the archive still to download; `nil` if there is no archive or no space for
-    ///     it.
-    ///   - patch: The bytes of the patch from the staged generation still to download; `nil` likewise.
     /// - Returns: The choice.
     /// - Throws: ``StageError`` if the task is cancelled.
     func choose(
+        among candidates: TransferCandidates,
         for missing: [Int],
         of index: ContentIndex,
-        _ base: IndexSource.Base?,
-        archive: ByteCount?,
-        patch: ByteCount?
+        _ base: IndexSource.Base?
     ) async throws(StageError) -> Comparison {
-        let objects = ByteCount(RangePlan(missing, of: index).byteCount)
-        let choice = TransferChoice(objects: objects, archive: archive, patch: patch)
-        let least = choice.byteCount
-        guard choice.way != .objects, let base,
-            let set = reference.delta(from: base.contentMap.indexDigest)?.frames,
-            set.size < least, set.tableSize.rawValue <= least.rawValue / 16
-        else { return Comparison(choice: choice, deltas: .unknown, received: .zero) }
+        let bundles = ByteCount(RangePlan(missing, of: index).byteCount)
+        let choice = candidates.choice(objects: bundles)
+        guard candidates.needsTable(toCompareWith: choice) else {
+            return Comparison(choice: choice, deltas: .unknown, received: .zero)
+        }
         let deltas = try await deltas(for: missing, of: index, base)
         guard let source = deltas.source else {
             return Comparison(choice: choice, deltas: .known(nil), received: deltas.received)
         }
         let bytes = source.byteCount(for: missing, of: index)
         return Comparison(
-            choice: TransferChoice(objects: bytes, archive: archive, patch: patch),
+            choice: candidates.choice(objects: bytes),
             deltas: .known(source),
             received: deltas.received
         )
-    }
-
-    /// Returns the choice of a first installation that takes the archive before the index; `nil` if the manifest
-    /// names no delta of the index from the archive's files, or another way transfers fewer bytes.
-    ///
-    /// `archive` is the number of bytes of the archive still to download; `nil` if there is no archive or no space for it.
-    func choiceBeforeIndex(archive: ByteCount?) -> TransferChoice? {
-        guard reference.fileTableDelta != nil else { return nil }
-        let choice = TransferChoice(
-            forInstalling: reference,
-            objects: reference.bundleSize,
-            archive: archive
-        )
-        return choice.way == .archive ? choice : nil
     }
 
     /// Estimates the transfer for staging the pack.
@@ -70,54 +51,50 @@ extension IndexFetch {
     /// Fetches the index, unless the archive or the patch is taken before it, and the table of a delta set if it can change the choice, and writes nothing.
     ///
     /// - Parameters:
+    ///   - candidates: The ways to transfer the pack, with the bytes still to download, whether there is space for them or not.
     ///   - base: The staged generation; `nil` if no version of the pack is staged.
-    ///   - archive: The bytes of the archive still to download; `nil` if there is no archive or no space for
-    ///     it.
-    ///   - patch: The bytes of the patch from the staged version still to download; `nil` if there is none.
-    ///   - precedesIndex: `true` if there is space for the patch beside the whole content, so that it may be taken before the index.
     ///   - available: The free space and inodes of the file system.
     /// - Returns: The choice with exact sizes, and the bytes of all requests of a run.
     /// - Throws: ``StageError`` if the index cannot be fetched.
     func estimate(
+        among candidates: TransferCandidates,
         from base: IndexSource.Base?,
-        archive: ByteCount?,
-        patch: ByteCount?,
-        precedesIndex: Bool,
         available: AvailableSpace
     ) async throws(StageError) -> TransferEstimate {
-        if base == nil, let choice = choiceBeforeIndex(archive: archive) {
-            return (choice, choice.byteCount)
+        let (pack, patch) = (fetching.pack, candidates.patch)
+        func ifFits(_ size: ByteCount?) -> ByteCount? {
+            guard let size, available.shortage(for: pack.usage(byDownloadOf: size)) == nil else {
+                return nil
+            }
+            return size
         }
-        if precedesIndex, let base,
-            let choice = choiceBeforeIndex(from: base, archive: archive, patch: patch)
-        {
-            return (choice, choice.byteCount)
-        }
+        var candidates = candidates
+        candidates.archive = ifFits(candidates.archive)
+        candidates.patch = ifFits(patch)
+        if let choice = choiceBeforeIndex(among: candidates) { return (choice, choice.byteCount) }
         var figures = StagingFigures(transferred: .zero, reused: .zero, source: nil)
         let index = try await index(in: nil, base: base, countingIn: &figures).content
         let missing = index.framesMissing(from: base?.contentMap)
-        var patch = patch
+        // With the index, the patch needs space only for the files that change.
+        candidates.patch = nil
         if let size = patch, let base {
             var usage = index.usageOnDisk { _, file in base.contentMap.path(of: file) == nil }
             usage.bytes += size
             usage.inodes += Planner.inodesOfRecords
             let isUsable = try await usablePatch(from: base, to: index) != nil
-            if !isUsable || available.shortage(for: usage) != nil { patch = nil }
+            if isUsable, available.shortage(for: usage) == nil { candidates.patch = size }
         }
-        var found = try await choose(for: missing, of: index, base, archive: archive, patch: patch)
-        guard found.choice.way == .objects else {
-            return (found.choice, figures.transferred + found.received + found.choice.byteCount)
+        var found = try await choose(among: candidates, for: missing, of: index, base)
+        guard found.choice.way == .objects, case .unknown = found.deltas, !missing.isEmpty else {
+            let size = found.received + found.choice.byteCount
+            return (found.choice, figures.transferred + size)
         }
-        if case .unknown = found.deltas, !missing.isEmpty {
-            let deltas = try await deltas(for: missing, of: index, base)
-            found.deltas = .known(deltas.source)
-            found.received = deltas.received
-        }
-        if case .known(let source?) = found.deltas {
+        let deltas = try await deltas(for: missing, of: index, base)
+        if let source = deltas.source {
             found.choice.objects = source.byteCount(for: missing, of: index)
         }
         // The table counts as a part of the transfer from objects.
-        found.choice.objects = found.choice.objects + found.received
+        found.choice.objects = found.choice.objects + deltas.received
         return (found.choice, figures.transferred + found.choice.objects)
     }
 }

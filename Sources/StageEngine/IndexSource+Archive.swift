@@ -36,17 +36,16 @@ extension IndexSource {
         patch: UsablePatch?,
         countingIn figures: inout StagingFigures
     ) async throws(StageError) -> (TransferChoice, Deltas) {
-        let remaining = try await remaining(archive, in: run.area)
-        let ofPatch = try await self.remaining(patch, in: run, reusing: local)
-        var found = try await indexFetch.choose(
+        var candidates = indexFetch.candidates(from: run.base)
+        candidates.archive = try await remaining(archive, in: run.area)
+        candidates.patch = try await remaining(patch, in: run, reusing: local)
+        let found = try await indexFetch.choose(
+            among: candidates,
             for: local.missing,
             of: run.tree.index,
-            run.base,
-            archive: remaining,
-            patch: ofPatch
+            run.base
         )
         if found.choice.way == .objects { work.reservations.release(work.pack.id) }
-        if ofPatch != nil { found.choice.patchSize = patch?.reference.size }
         figures.transferred = figures.transferred + found.received
         return (found.choice, found.deltas)
     }

@@ -34,11 +34,11 @@ extension IndexSource {
     ) async throws(StageError) -> UnpackedArchive? {
         guard let archive = work.pack.archive, base == nil,
             let fileTableDelta = reference.fileTableDelta,
-            try await !hasContent(area),
-            let choice = try await indexFetch.choiceBeforeIndex(
-                archive: remaining(archive, in: area)
-            )
+            try await !hasContent(area)
         else { return nil }
+        var candidates = indexFetch.candidates(from: nil)
+        candidates.archive = try await remaining(archive, in: area)
+        guard let choice = indexFetch.choiceBeforeIndex(among: candidates) else { return nil }
         try indexFetch.checkSize()
         work.report(.chose(choice))
         let (fetched, directory) = try await fetch(fileTableDelta, countingIn: &figures) {

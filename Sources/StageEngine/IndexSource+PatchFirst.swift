@@ -43,15 +43,15 @@ extension IndexSource {
         guard let base, let patch = patch(from: base), let indexDelta = patch.indexDelta,
             try await !hasContent(area)
         else { return nil }
-        let archive = try await remaining(work.pack.archive, in: area)
-        let size = try await remaining(
+        var candidates = indexFetch.candidates(from: base)
+        candidates.archive = try await remaining(work.pack.archive, in: area)
+        candidates.patch = try await remaining(
             patch.size,
             of: patch.digest,
             with: work.pack.contentUsageByArchive,
             in: area
         )
-        let choice = indexFetch.choiceBeforeIndex(from: base, archive: archive, patch: size)
-        guard let choice else { return nil }
+        guard let choice = indexFetch.choiceBeforeIndex(among: candidates) else { return nil }
         try indexFetch.checkSize()
         work.report(.chose(choice))
         let (delta, downloaded) = try await fetch(indexDelta, countingIn: &figures) {
@@ -102,28 +102,27 @@ extension IndexSource {
 }
 
 extension IndexFetch {
-    /// Returns the choice of an update that takes the patch before the index; `nil` if the manifest names no delta of the index
-    /// for that, another way has fewer bytes by the manifest, or the patch may need more memory than is available.
+    /// Returns the ways to transfer the pack, without an archive and a patch.
     ///
-    /// - Parameters:
-    ///   - base: The staged generation.
-    ///   - archive: The bytes of the archive still to download; `nil` if there is no archive or no space for it.
-    ///   - patch: The bytes of the patch still to download; `nil` likewise.
-    /// - Returns: The choice, of the patch.
-    func choiceBeforeIndex(
-        from base: IndexSource.Base,
-        archive: ByteCount?,
-        patch: ByteCount?
-    ) -> TransferChoice? {
-        guard let patch, let delta = reference.delta(from: base.contentMap.indexDigest),
-            let whole = delta.patch,
-            UsablePatch.maximumMemory(of: whole) <= ByteCount(AvailableMemory.byteCount())
-        else { return nil }
-        return TransferChoice(
-            forUpdatingBy: delta,
-            to: reference,
-            archive: archive,
-            patch: patch
+    /// - Parameter base: The staged generation; `nil` if no version of the pack is staged.
+    /// - Returns: The candidates.
+    func candidates(from base: IndexSource.Base?) -> TransferCandidates {
+        TransferCandidates(
+            of: reference,
+            isUpdate: base != nil,
+            from: base?.contentMap.indexDigest
         )
+    }
+
+    /// Returns the choice of the way that is taken before the index; `nil` if the index is fetched first, also if the patch
+    /// may need more memory than is available.
+    func choiceBeforeIndex(among candidates: TransferCandidates) -> TransferChoice? {
+        guard let choice = candidates.choiceBeforeIndex else { return nil }
+        if choice.way == .patch, let patch = candidates.namedPatch,
+            UsablePatch.maximumMemory(of: patch) > ByteCount(AvailableMemory.byteCount())
+        {
+            return nil
+        }
+        return choice
     }
 }

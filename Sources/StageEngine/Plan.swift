@@ -22,6 +22,8 @@ public struct Plan: Equatable, Sendable {
         public var decision: Decision
         /// The ways to transfer an indexed pack that is to be staged; `nil` otherwise.
         public var transfer: TransferChoice?
+        /// The ways that ``transfer`` was chosen from, by the manifest; `nil` likewise.
+        package var candidates: TransferCandidates?
         /// The bytes to transfer for a pack that is to be staged, with the index of an indexed pack; zero for other packs.
         public var transferSize = ByteCount.zero
         /// `true` if ``transferSize`` is exact, `false` if it is an upper bound.
@@ -261,11 +263,12 @@ public struct Planner: Sendable {
                 budget?.spend(pack, isEssential: isEssential(pack))
                 entry.space = self.space(for: pack)
                 entry.inodes = inodes(for: pack)
-                entry.transfer = transferChoice(for: pack)
-                entry.isTransferSizeExact = entry.transfer == nil
                 // Downloaded bytes of an archive count for the first of the packs that share it.
                 let isFirst = archives.insert(pack.contentDigest).inserted
-                entry.transferSize = transferSize(of: pack, by: entry.transfer, isFirst)
+                entry.candidates = transferCandidates(for: pack)
+                entry.transfer = entry.candidates?.choiceByManifest
+                entry.isTransferSizeExact = entry.transfer == nil
+                entry.transferSize = transferSize(of: entry, isFirst: isFirst)
             }
             entries.append(entry)
         }
@@ -312,18 +315,6 @@ public struct Planner: Sendable {
         if isEssential(pack) { return 0 }
         if pack.policy == .onDemand, choices?[pack.id] == nil { return 2 }
         return 1
-    }
-
-    /// Returns the maximum number of bytes to transfer for the pack, provided that the server still has the
-    /// content of partial downloads: the rest of the archive, or the index and the content.
-    private func transferSize(
-        of pack: Pack,
-        by choice: TransferChoice?,
-        _ isFirst: Bool
-    ) -> ByteCount {
-        if let choice { return (pack.index?.size ?? .zero) + choice.byteCount }
-        guard isFirst else { return pack.downloadSize }
-        return max(.zero, pack.downloadSize - (downloaded[pack.contentDigest] ?? .zero))
     }
 
     private func decision(on pack: Pack, _ selection: PackSelection) -> Plan.Decision {

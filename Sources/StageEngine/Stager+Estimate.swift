@@ -24,20 +24,20 @@ extension Stager {
         in reader: ContainerReader?,
         available: AvailableSpace
     ) async -> Plan {
-        var choices: [PackID: TransferChoice] = [:]
-        for entry in plan.entries { choices[entry.pack.id] = entry.transfer }
-        let packs = plan.entries.filter { $0.transfer != nil }.map(\.pack)
+        var planned: [PackID: TransferCandidates] = [:]
+        for entry in plan.entries { planned[entry.pack.id] = entry.candidates }
+        let packs = plan.entries.filter { $0.candidates != nil }.map(\.pack)
         let reservations = SpaceReservations(available, for: plan.entries)
-        let transfer: @Sendable (IndexFetch) async -> TransferEstimate? = { [choices] fetch in
+        let transfer: @Sendable (IndexFetch) async -> TransferEstimate? = { [planned] fetch in
             let id = fetch.fetching.pack.id
-            guard let choice = choices[id] else { return nil }
+            guard let candidates = planned[id] else { return nil }
             let available = reservations.available(for: id)
             // If the fetch fails, the entry of the plan stays as it was.
-            return try? await fetch.estimate(choice, in: reader, available: available)
+            return try? await fetch.estimate(candidates, in: reader, available: available)
         }
         var estimates = await withIndexes(of: packs, from: manifest, transfer)
         let withoutSpace = packs.filter { pack in
-            guard estimates[pack.id]?.choice.way == .archive, let size = choices[pack.id]?.archive
+            guard estimates[pack.id]?.choice.way == .archive, let size = planned[pack.id]?.archive
             else { return false }
             return !reservations.reserve(pack.usage(byDownloadOf: size), for: pack.id)
         }
@@ -63,7 +63,7 @@ extension IndexFetch {
     /// Estimates the transfer for staging the pack in a container; returns `nil` if the container holds
     /// partial content.
     fileprivate func estimate(
-        _ choice: TransferChoice,
+        _ planned: TransferCandidates,
         in reader: ContainerReader?,
         available: AvailableSpace
     ) async throws(StageError) -> TransferEstimate? {
@@ -78,31 +78,19 @@ extension IndexFetch {
             return (isPartial, try reader.lease(pack.id, marksUse: false))
         }
         // A simulated plan may assume staged packs that do not exist.
-        guard !base.isPartial, choice.dependsOnIndex == (base.lease != nil) else { return nil }
+        guard !base.isPartial, planned.isUpdate == (base.lease != nil) else { return nil }
         let held = try await StageError.blocking { () throws(FileError) in
             try IndexSource.Base(base.lease)
         }
-        func hasSpace(for size: ByteCount) -> Bool {
-            available.shortage(for: pack.usage(byDownloadOf: size)) == nil
-        }
-        let archive = choice.archive.flatMap { size -> ByteCount? in
-            guard hasSpace(for: size) else { return nil }
-            // The choice of a first installation includes the delta of the index.
-            return held == nil ? size - (reference.fileTableDelta?.size ?? .zero) : size
-        }
-        return try await estimate(
-            from: held,
-            archive: archive,
-            patch: choice.patch,
-            precedesIndex: choice.patch.map(hasSpace) ?? false,
-            available: available
-        )
+        var candidates = candidates(from: held)
+        (candidates.archive, candidates.patch) = (planned.archive, planned.patch)
+        return try await estimate(among: candidates, from: held, available: available)
     }
 }
 
 extension Pack {
     /// Returns the most disk space, and the inodes, of an archive or a patch of some bytes, and of the content that is made from it.
-    fileprivate func usage(byDownloadOf size: ByteCount) -> FileSystemUsage {
+    func usage(byDownloadOf size: ByteCount) -> FileSystemUsage {
         contentUsageByArchive + FileSystemUsage(bytes: size, inodes: Planner.inodesOfRecords)
     }
 }

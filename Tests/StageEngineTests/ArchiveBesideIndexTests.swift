@@ -434,14 +434,17 @@ struct ArchiveBesideIndexTests {
         var planner = Planner(
             manifest: Manifest(application: application, revision: 1, packs: [first])
         )
-        func choice() -> TransferChoice? {
-            planner.plan(for: .packs([first.id])).entries.first?.transfer
-        }
+        func entry() -> Plan.Entry? { planner.plan(for: .packs([first.id])).entries.first }
+        func choice() -> TransferChoice? { entry()?.transfer }
         let index = try #require(first.index)
         let delta = try #require(index.fileTableDelta?.size)
         let all = archive.size + delta
-        #expect(choice() == TransferChoice(objects: bundles + index.size, archive: all))
+        var expected = TransferChoice(objects: bundles + index.size, archive: all)
+        expected.includesIndex = true
+        #expect(choice() == expected)
         #expect(choice()?.way == .archive && choice()?.byteCount == first.downloadSize)
+        // The index counts once.
+        #expect(entry()?.transferSize == first.downloadSize)
         planner.downloaded = [archive.digest: ByteCount(100)]
         #expect(choice()?.archive == all - ByteCount(100))
         // The archive of an update is known only with the index.

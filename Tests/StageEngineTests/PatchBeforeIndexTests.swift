@@ -288,10 +288,12 @@ struct PatchBeforeIndexTests {
     /// A plan counts the index and the fewest bytes of the other ways.
     @Test func theBytesOfAManifestStayTheMostThatAnUpdateTransfers() async throws {
         let published = try await publishBoth()
-        let reference = try #require(world.pack?.index)
-        var delta = published.delta
+        var reference = try #require(world.pack?.index)
+        let base = published.delta.base
         func choice(patch: ByteCount, archive: ByteCount? = nil) -> TransferChoice? {
-            TransferChoice(forUpdatingBy: delta, to: reference, archive: archive, patch: patch)
+            var candidates = TransferCandidates(of: reference, isUpdate: true, from: base)
+            (candidates.archive, candidates.patch) = (archive, patch)
+            return candidates.choiceBeforeIndex
         }
         let (size, bundles) = (published.patch.size, reference.bundleSize)
         #expect(choice(patch: size) != nil)
@@ -299,9 +301,9 @@ struct PatchBeforeIndexTests {
         #expect(choice(patch: bundles) != nil)
         #expect(choice(patch: bundles, archive: ByteCount(1)) == nil)
         let most = min(published.delta.size, reference.size)
-        delta.patch?.indexDelta?.size = most
+        reference.deltas[0].patch?.indexDelta?.size = most
         #expect(choice(patch: size) != nil)
-        delta.patch?.indexDelta?.size = most + ByteCount(1)
+        reference.deltas[0].patch?.indexDelta?.size = most + ByteCount(1)
         #expect(choice(patch: size) == nil)
     }
 

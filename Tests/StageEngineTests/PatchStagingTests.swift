@@ -87,7 +87,8 @@ struct PatchStagingTests {
             packs: [pack]
         )
         let planner = try Planner(manifest: manifest, container: container)
-        let choice = try #require(planner.transferChoice(for: pack))
+        let plan = planner.plan(for: .packs([pack.id]))
+        let choice = try #require(plan.entries.first?.transfer)
         #expect(choice.patch == delta.patch?.size && choice.way == .patch)
     }
 

@@ -49,11 +49,12 @@ private struct DiffReport: Encodable, CustomStringConvertible {
 
     init(of version: StoredIndex, updates: [UpdateReport]) {
         let plan = RangePlan(version.index.frames.indices, of: version.index)
-        let choice = TransferChoice(
-            forInstalling: version.reference,
-            objects: ByteCount(plan.byteCount),
-            archive: version.archive?.size
-        )
+        let (objects, indexSize) = (ByteCount(plan.byteCount), version.reference.size)
+        var candidates = TransferCandidates(of: version.reference, isUpdate: false, from: nil)
+        candidates.archive = version.archive?.size
+        var choice = candidates.choiceBeforeIndex ?? candidates.choice(objects: objects)
+        choice.objects = objects + indexSize
+        if !choice.includesIndex { choice.archive = choice.archive.map { $0 + indexSize } }
         downloadSize = choice.byteCount
         requests = 1 + (choice.way == .archive ? 1 : plan.requests.count)
         transfer = TransferReport(choice)
@@ -78,35 +79,12 @@ private struct UpdateReport: Encodable, CustomStringConvertible {
     var transfer: TransferReport
 
     init(from path: String, _ old: StoredIndex, to new: StoredIndex) {
-        let estimate = UpdateEstimate(
-            from: old.index,
-            to: new.index,
-            using: new.deltaSets[old.reference.contentDigest]
-        )
-        let delta = new.reference.delta(from: old.reference.contentDigest)
-        let objects = estimate.bundleBytes + estimate.deltaBytes
-        let indexSize = min(delta?.size ?? new.reference.size, new.reference.size)
-        var choice = TransferChoice(
-            objects: objects,
-            archive: new.archive?.size,
-            patch: delta?.patch?.size
-        )
-        downloadSize = choice.byteCount + indexSize
-        if let delta, let patch = delta.patch,
-            let early = TransferChoice(
-                forUpdatingBy: delta,
-                to: new.reference,
-                archive: new.archive?.size,
-                patch: patch.size
-            )
-        {
-            choice = early
-            choice.objects = objects + indexSize
-            downloadSize = choice.byteCount
-        }
+        let update = UpdateTransfer(from: old, to: new)
+        let estimate = update.estimate
         from = path
-        transfer = TransferReport(choice)
-        requests = 1 + (choice.way == .objects ? estimate.requests : 1)
+        downloadSize = update.byteCount
+        requests = update.requests
+        transfer = TransferReport(update.choice)
         reusedFiles = estimate.reusedFiles
         changedFiles = estimate.changedFiles
         removedFiles = estimate.removedFiles
