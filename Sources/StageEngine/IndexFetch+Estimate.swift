@@ -48,7 +48,8 @@ extension IndexFetch {
 
     /// Estimates the transfer for staging the pack.
     ///
-    /// Fetches the index, unless the archive or the patch is taken before it, and the table of a delta set if it can change the choice, and writes nothing.
+    /// Fetches the index, unless the archive or the patch is taken before it, and the table of a delta set if it can change
+    /// the choice, and writes nothing.
     ///
     /// - Parameters:
     ///   - candidates: The ways to transfer the pack, with the bytes still to download, whether there is space for them or not.

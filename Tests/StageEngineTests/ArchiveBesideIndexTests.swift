@@ -169,6 +169,21 @@ struct ArchiveBesideIndexTests {
         #expect(try await world.estimate(freeSpace: space, freeInodes: needed - 1) == .objects)
     }
 
+    /// The delta of the index, which is transferred with the archive, is kept in memory.
+    @Test func anArchiveIsTakenOnlyWithSpaceForItself() async throws {
+        try await world.publish(Self.tree(), archive: true)
+        let pack = try #require(world.pack)
+        let archive = try #require(pack.archive?.size)
+        #expect(pack.index?.fileTableDelta != nil)
+        let files = StoredGeneration.size(pack.installedSize, fileCount: pack.fileCount)
+        let directories = try #require(pack.directoryCount)
+        let content = files + ByteCount(2 * directories * 4096)
+        let needed = content + archive + Planner.reserve
+        let enough = try await world.estimate(freeSpace: needed)
+        let tooLittle = try await world.estimate(freeSpace: needed - ByteCount(1))
+        #expect(enough == .archive && tooLittle == .objects)
+    }
+
     @Test func theNextUpdateFetchesWhatChanged() async throws {
         var tree = Self.tree()
         try await world.publish(tree, archive: true)
@@ -207,9 +222,18 @@ struct ArchiveBesideIndexTests {
         #expect(set.size < pack.archive?.size ?? .zero)
         #expect(set.size < pack.index?.bundleSize ?? .zero)
         let requests = world.archiveRequests
-        let figures = try await stage()
+        guard let planned = try await world.plannedTransfer() else {
+            throw Failure(text: "planned no transfer")
+        }
+        let choices = Mutex<[TransferChoice]>([])
+        let figures = try await stage { event in
+            if case .chose(let choice) = event { choices.withLock { $0.append(choice) } }
+        }
         try expectStaged(tree)
         #expect(world.archiveRequests == requests)
+        // The table of the set, which was received for the choice, is in neither way.
+        #expect(choices.withLock { $0 } == [planned.choice])
+        #expect(figures.transferred == planned.size)
         #expect(figures.transferred < pack.archive?.size ?? .zero)
     }
 

@@ -88,6 +88,44 @@ struct ArchiveBesideIndexTests {
         #expect(text.contains(" since objects have "), "\(text)")
     }
 
+    /// The table of the delta set is too large beside the archive, so the update does not request it.
+    @Test func aDiffNamesTheBytesThatTheUpdateTransfers() async throws {
+        let world = try World()
+        let publisher = try IndexedPublisher(world)
+        let part = noise(5000)
+        func write(_ version: UInt8) throws {
+            var files: [String: [UInt8]] = [:]
+            for number in 0..<24 as Range<UInt8> {
+                var bytes = (0..<14).flatMap { _ in part }
+                (bytes[1000], bytes[2000]) = (number, version)
+                files["\(number)"] = bytes
+            }
+            try publisher.write(files)
+        }
+        try write(1)
+        let first = try await publisher.package(version: 1, archive: true)
+        try await world.succeed("fetch", "levels", "--quiet")
+        try write(2)
+        let second = try await publisher.package(version: 2, base: first, archive: true)
+        struct Report: Decodable {
+            struct Update: Decodable {
+                var downloadSize, requests: Int
+                var transfer: Transfer
+            }
+            var updates: [Update]
+        }
+        let told = try await world.program.run(["diff", first, second, "--json"])
+        let report = try JSONDecoder().decode(Report.self, from: Data(told.output.utf8))
+        let update = try #require(report.updates.first)
+        let folders = ["a", "b", "d", "i"]
+        let before = publisher.bytesSent(of: folders)
+        try await world.succeed("fetch", "levels", "--quiet")
+        #expect(update.transfer.way == "archive" && update.requests == 2)
+        #expect(update.downloadSize == publisher.bytesSent(of: folders) - before)
+        let set = try StoredIndex(at: FilePath(second)).reference.deltas.first?.frames
+        #expect(Int(try #require(set).size.rawValue) < update.transfer.archive ?? 0)
+    }
+
     /// A version whose archive is on the server is staged, also if the server lacks objects.
     @Test func anUpdateWithoutItsObjectsTakesTheArchiveAndSaysWhy() async throws {
         let world = try World()
