@@ -40,7 +40,7 @@ extension Directory {
     ) throws(FileError) {
         let temporary = temporaryName(for: name)
         do throws(FileError) {
-            let file = try file(creating: temporary, permissions: access.initialMode)
+            let file = try file(creating: temporary, for: name, permissions: access.initialMode)
             if let mode = access.mode { try file.ensureMode(mode) }
             if let replaced = access.replaced { try file.setAccess(replaced) }
             try file.write(content.span, at: 0)
@@ -54,6 +54,21 @@ extension Directory {
             // The first error is the one to report; a container has its own cleanup of what stays.
             try? removeFile(temporary)
             throw error
+        }
+    }
+
+    /// Creates a temporary file of `name`.
+    ///
+    /// - Throws: ``FileError`` with the path of `name`: callers do not know the temporary one.
+    func file(
+        creating temporary: FilePath,
+        for name: FilePath.Component,
+        permissions: FilePermissions
+    ) throws(FileError) -> File {
+        do throws(FileError) {
+            return try file(creating: temporary, permissions: permissions)
+        } catch {
+            throw FileError("create", path: path.appending(name), errno: error.errno)
         }
     }
 

@@ -24,7 +24,7 @@ package struct TemporaryFile: ~Copyable, Sendable {
             guard let temporary = path.lastComponent else {
                 throw FileError("create", path: path, errno: .invalidArgument)
             }
-            let file = try directory.file(creating: path, permissions: permissions)
+            let file = try directory.file(creating: path, for: name, permissions: permissions)
             let inode = try file.status().inode
             let lock: FileLock?
             do throws(FileError) {

@@ -19,6 +19,8 @@ public enum StagingAdvice: String, Codable, Sendable, CaseIterable {
     case checkManifestURL
     /// Check the path of a file URL, and that its disk is mounted, or tell the publisher that the file is missing.
     case checkSourceFile
+    /// Let the user read the file that a file URL names.
+    case permitReading
     /// Name the manifest's file, and not a directory or a device.
     case nameManifestFile
     /// Set this machine's clock.

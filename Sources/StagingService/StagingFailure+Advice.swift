@@ -180,6 +180,7 @@ extension StagingFailure {
         switch error.errno {
         case _ where error.isNotRegularFile: .tellPublisherOfOtherFile
         case .noSuchFileOrDirectory, .notDirectory: .checkSourceFile
+        case .permissionDenied, .notPermitted: .permitReading
         default: advice(for: error)
         }
     }

@@ -116,6 +116,11 @@ extension CommandFailure {
     init(_ error: ControlError, quotaHint: String? = nil) {
         let (status, hint): (ExitStatus, String?) =
             switch error {
+            case .notRunning where ProcessEnvironment.current["STAGEPACK_SOCKET"]?.isEmpty == true:
+                (
+                    .daemonUnavailable,
+                    "run 'unset STAGEPACK_SOCKET': its empty value disables the daemon"
+                )
             case .notRunning:
                 (
                     .daemonUnavailable,

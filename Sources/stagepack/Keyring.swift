@@ -74,7 +74,11 @@ final class Keyring {
     ) throws(CommandFailure) -> RepositoryKey {
         let path = FilePath(file)
         guard !FileStatus.exists(path) else {
-            throw CommandFailure(output: FileError("create", path: path, errno: .fileExists))
+            var failure = CommandFailure(
+                output: FileError("create", path: path, errno: .fileExists)
+            )
+            failure.hint = CommandFailure.hintForExistingFile
+            throw failure
         }
         if let directory = published ?? PublishedDirectory(around: path), directory.contains(path) {
             throw CommandFailure(

@@ -74,6 +74,20 @@ struct DaemonTests {
         )
     }
 
+    /// The programs of tests have an empty 'STAGEPACK_SOCKET', unless they ask for a daemon.
+    @Test func aVariableThatDisablesTheDaemonIsNamed() async throws {
+        let installed = try await Installed()
+        let tasks = try await installed.run("tasks")
+        #expect(tasks.status == 50)
+        #expect(
+            tasks.error == """
+                stagepack: error: no daemon listens at any socket
+                hint: run 'unset STAGEPACK_SOCKET': its empty value disables the daemon
+
+                """
+        )
+    }
+
     @Test(.rootInMountNamespace) func anotherUserIsToldToStartADaemonOfItsOwn() async throws {
         var machine = try await SharedMachine()
         machine.userEnvironment["STAGEPACK_SOCKET"] = "/run/home/control.sock"

@@ -145,4 +145,21 @@ struct MissingFilesTests {
             "pack 'aurora': cannot open 'DIRECTORY/none.tar.zst': No such file or directory\n"
         #expect(world.masked(ending.error).hasSuffix(problem + hint), "\(ending)")
     }
+
+    /// Another container would not help.
+    @Test(.otherThanRoot("root reads every file"))
+    func aManifestThatTheUserMayNotReadIsNotAFaultOfTheContainer() async throws {
+        let bytes = try world.manifest(of: [try SamplePack.small(.aurora)])
+        try world.directory.write(bytes, to: "manifest.json", durably: false)
+        let manifest = world.directory.path.appending("manifest.json").string
+        let change = Program(wrapper: ["/bin/chmod", "000", manifest])
+        try #require(try await change.run([]).status == 0)
+        let ending = try await world.program.run(
+            ["prefetch", "--attempts", "1"] + world.source(manifest: manifest)
+        )
+        #expect(ending.status == 10, "\(ending)")
+        let hint =
+            "hint: let this user read the file and search the directories above it, or run it as a user who may\n"
+        #expect(ending.error.hasSuffix(hint), "\(ending)")
+    }
 }

@@ -408,7 +408,13 @@ struct PackageTests: PublisherSuite {
         #expect(try await program.run(["template", "-o", "recipe.json"]).status == 0)
         let again = try await program.run(["template", "-o", "recipe.json"])
         #expect(again.status == 31)
-        #expect(again.error == "stagepack: error: cannot create 'recipe.json': File exists\n")
+        #expect(
+            again.error == """
+                stagepack: error: cannot create 'recipe.json': File exists
+                hint: name a file that does not exist
+
+                """
+        )
         let made = try await program.run(["package", "recipe.json"])
         #expect(made.status == 0, "\(made.error)")
         #expect(

@@ -29,6 +29,15 @@ struct TemporaryFileTests {
         _ = consume temporary
     }
 
+    /// The temporary name is longer than a file system permits.
+    @Test func anErrorNamesTheFileThatWasToBeWritten() throws {
+        let name = try #require(FilePath.Component(String(repeating: "x", count: 250)))
+        let path = directory.path.appending(name)
+        let error = FileError("create", path: path, errno: .fileNameTooLong)
+        #expect(throws: error) { _ = try TemporaryFile.make(for: name, in: directory) }
+        #expect(throws: error) { try directory.write([1], to: name, durably: false) }
+    }
+
     @Test func aFileInUseStays() throws {
         let first = try TemporaryFile.make(for: "archive", in: directory)
         let second = try TemporaryFile.make(for: "archive", in: directory)

@@ -71,7 +71,7 @@ extension Registration {
                 failure.hint = "pass the path of the registration"
             } else {
                 failure.hint =
-                    "run \(HintSource.quoted(["app", "validate", file])) to see every error"
+                    "correct it, then run \(HintSource.quoted(["app", "validate", file])) to check it"
             }
             throw failure
         }

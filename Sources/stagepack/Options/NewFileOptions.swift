@@ -31,7 +31,9 @@ struct NewFileOptions: ParsableArguments {
             }
             try directory.write(content, to: name, durably: true)
         } catch {
-            throw CommandFailure(output: error)
+            var failure = CommandFailure(output: error)
+            if error.errno == .fileExists { failure.hint = CommandFailure.hintForExistingFile }
+            throw failure
         }
     }
 }

@@ -72,7 +72,7 @@ extension StagingAdvice {
             }
         case .checkManifest:
             source.manifestFile.map {
-                "run \(HintSource.quoted(["manifest", "lint", $0])) to see every error"
+                "correct it, then run \(HintSource.quoted(["manifest", "lint", $0])) to check it"
             }
         default: nil
         }

@@ -56,6 +56,8 @@ extension StagingAdvice {
         case .checkSourceFile:
             "check the path, and that its disk is mounted; if both are right, tell the publisher that the file "
                 + "is missing"
+        case .permitReading:
+            "let this user read the file and search the directories above it, or run it as a user who may"
         case .nameManifestFile: "name the manifest's file"
         case .checkClock: "check this machine's clock with 'date'"
         case .passAuthority: "if the server has an authority of its own, pass it with --cacert"
