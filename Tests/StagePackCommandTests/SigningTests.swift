@@ -359,6 +359,7 @@ struct SigningTests: PublisherSuite {
         let ending = try await run("keys show metadata/1.root.json")
         #expect(ending.status == 31)
         #expect(ending.error.contains("expected a key in PEM"), "\(ending.error)")
+        #expect(ending.error.contains("'stagepack keys generate' makes a key"), "\(ending.error)")
         #expect(!ending.error.contains("chmod"), "\(ending.error)")
     }
 

@@ -59,7 +59,7 @@ extension CommandFailure {
         case .threshold: "add keys, or lower '--threshold'"
         case .metadata: "restore the file from the copy on your server"
         case .key(let source, .unreadable) where source.hasSuffix(".json"):
-            "'stagepack keys show MANIFEST' prints the keys of signed metadata"
+            "'stagepack keys generate' makes a key; 'stagepack keys show MANIFEST' prints those of signed metadata"
         case .signer: "'Manifests/signing-program.md' describes what a signing program answers"
         case .file, .key: nil
         }
