@@ -139,6 +139,10 @@ struct ClientTaskState {
         guard let number else {
             var request = request
             request.isSuspended = isSuspended
+            if daemon.omitsDetails {
+                request.description = nil
+                (request.expectedToReceive, request.expectedToSend) = (nil, nil)
+            }
             // The daemon responds to a repeated request with the task that the first one created, which may differ
             // from the current state: send all of it as a change.
             let isFirst = daemon.requests == 0 && !isCancelled
@@ -170,6 +174,18 @@ struct ClientTaskState {
 
     /// Records that the request to create the task never reached the daemon.
     mutating func creationWasNotSent() { daemon?.requests -= 1 }
+
+    /// Leaves the description and the expected sizes out of the next request to create the task; returns `false` if it has
+    /// none, or if the last request was without them.
+    ///
+    /// The task keeps them in this process, like those of a change that the daemon refuses.
+    mutating func omitDetails() -> Bool {
+        guard let daemon, !daemon.omitsDetails else { return false }
+        let sizes = [request.expectedToReceive, request.expectedToSend].compactMap { $0 }
+        guard request.description != nil || !sizes.isEmpty else { return false }
+        self.daemon?.omitsDetails = true
+        return true
+    }
 
     /// Updates the record from the daemon's task, unless its end was recorded, which is newer.
     mutating func update(_ task: TransferTask) {

@@ -19,6 +19,8 @@ struct DaemonTaskState {
     var eventCount = 0
     /// Number of requests to create the task that the daemon may have received.
     var requests = 0
+    /// `true` if requests to create the task leave out its description and expected sizes, which the daemon may have refused.
+    var omitsDetails = false
     /// Changes that have to be sent.
     var pending = TransferChange()
     /// `true` while a change is being sent to the daemon.

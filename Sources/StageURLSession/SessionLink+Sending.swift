@@ -167,6 +167,10 @@ extension SessionLink {
             }
             for task in new { task.record.withLock { $0.creationWasNotSent() } }
             guard new.count > 1 else {
+                // The description may be too long: the task must run nevertheless, as after a refused change.
+                if refusal.code == .invalid, new[0].record.withLock({ $0.omitDetails() }) {
+                    return try create(new)
+                }
                 new[0].session.handleRefusal(of: new[0], error: error)
                 return
             }

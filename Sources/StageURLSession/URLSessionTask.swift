@@ -14,7 +14,8 @@ import Synchronization
 /// a session in this process ends with it.
 ///
 /// A change that the daemon refuses, such as a ``taskDescription`` of more than 4096 bytes, is not stored, and the task
-/// continues without it; while the disk is full, changes are sent again until the daemon stores them.
+/// continues without it, also if it was made before the daemon had the task; while the disk is full, changes are sent
+/// again until the daemon stores them.
 ///
 /// Unchecked, since it contains only constants, locks and the progress, which has a lock of the process; subclasses
 /// must contain only constants and locks.

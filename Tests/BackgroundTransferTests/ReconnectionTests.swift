@@ -40,6 +40,26 @@ struct ReconnectionTests {
         try await world.end(session)
     }
 
+    @Test func aDescriptionThatIsTooLongDoesNotFailANewTask() async throws {
+        let world = try await World(starts: false)
+        let session = world.session()
+        let url = try world.url("/late")
+        let tasks = session.downloadTasks(with: [URLRequest(url: url), URLRequest(url: url)])
+        // Without a daemon, the description is part of the request that creates the task.
+        tasks[0].taskDescription = String(repeating: "d", count: 4097)
+        tasks[0].countOfBytesClientExpectsToReceive = 1 << 51
+        tasks[1].taskDescription = "second"
+        for task in tasks { task.resume() }
+        try await world.daemon.start()
+        try await world.attach()
+        try await poll { tasks.allSatisfy { $0.isStored || $0.state == .completed } }
+        #expect(tasks.allSatisfy { $0.state == .running && $0.error == nil })
+        let known = try await world.tasks()
+        #expect(known.map(\.request.description) == [nil, "second"])
+        #expect(known.map(\.request.expectedToReceive) == [nil, nil])
+        try await world.end(session)
+    }
+
     @Test func aLostChangeIsMadeUpFor() async throws {
         let world = try await World()
         let session = world.session()
