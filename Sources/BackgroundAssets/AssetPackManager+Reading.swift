@@ -15,7 +15,7 @@ extension AssetPackManager {
     /// - Returns: The bytes of the file.
     /// - Throws: ``ManagedBackgroundAssetsError/fileNotFound(at:)`` if no pack contains the file or the path
     ///   leaves the packs; ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if the pack is not
-    ///   staged.
+    ///   staged; a `CocoaError` if the path is that of a directory, or the file cannot be read.
     public nonisolated func contents(
         at path: FilePath,
         searchingInAssetPackWithID assetPackID: String? = nil,
@@ -28,7 +28,8 @@ extension AssetPackManager {
     ///
     /// The descriptor stays valid after the pack is removed.
     ///
-    /// - Throws: The errors of ``contents(at:searchingInAssetPackWithID:options:)``.
+    /// - Throws: ``ManagedBackgroundAssetsError`` like ``contents(at:searchingInAssetPackWithID:options:)``; `Errno` if the
+    ///   file cannot be opened.
     public nonisolated func descriptor(
         for path: FilePath,
         searchingInAssetPackWithID assetPackID: String? = nil

@@ -8,7 +8,8 @@ import SystemPackage
 extension AssetPackManager {
     /// The manifest that was accepted last, or the server's if there is none.
     ///
-    /// ``checkForUpdates()`` always requests the server's manifest, and so do the system's timers.
+    /// ``checkForUpdates()`` always requests the server's manifest, and so do the system's timers. Throws an error if no
+    /// manifest is stored and the server does not respond.
     public var manifest: AssetPackManifest {
         get async throws {
             let source = try source()
@@ -40,7 +41,10 @@ extension AssetPackManager {
     /// Compares the staged version with a pack.
     ///
     /// Sends no request: ``AssetPack/Status/updateAvailable`` and ``AssetPack/Status/downloadAvailable``
-    /// refer to the manifest that was accepted last.
+    /// refer to the manifest that was accepted last. A pack that is neither offered nor staged is
+    /// ``AssetPack/Status/obsolete``.
+    ///
+    /// - Throws: An error if a container cannot be read.
     public func status(relativeTo assetPack: AssetPack) async throws -> AssetPack.Status {
         let source = try source()
         let id = try Self.packID(assetPack.id)

@@ -31,7 +31,7 @@ extension AssetPackManager {
     /// newer one in the system's container.
     ///
     /// - Returns: The packs that are being updated, and those that are removed.
-    /// - Throws: An error if the server does not respond, or a pack cannot be removed.
+    /// - Throws: An error if the server does not respond; also if a pack cannot be removed, after the updates have started.
     @discardableResult
     public func checkForUpdates() async throws -> (
         updatingIDs: Set<String>, removedIDs: Set<String>

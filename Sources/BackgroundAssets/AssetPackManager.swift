@@ -104,7 +104,8 @@ public actor AssetPackManager {
     ///     suffices, if it is not older. With `false`, any version suffices.
     /// - Throws: ``ManagedBackgroundAssetsError/assetPackNotFound(withID:)`` if the server's manifest does not offer the
     ///   pack, and the download's error, also if only the stored manifest lacks the pack and the server does not respond;
-    ///   with `shouldUpdate` also an error if the server does not respond.
+    ///   with `shouldUpdate` also an error if the server does not respond; `CancellationError` if the calling task, or the
+    ///   download, is cancelled.
     public func ensureLocalAvailability(
         of assetPack: AssetPack,
         requireLatestVersion shouldUpdate: Bool = false
@@ -121,7 +122,8 @@ public actor AssetPackManager {
     /// - Parameters:
     ///   - assetPacks: The packs.
     ///   - shouldUpdate: Whether the newest versions are required.
-    /// - Throws: ``LocalAvailabilityError`` with the available packs and the errors of the others.
+    /// - Throws: ``LocalAvailabilityError`` with the available packs and the errors of the others; `CancellationError` if the
+    ///   calling task is cancelled.
     public func ensureLocalAvailability(
         of assetPacks: Set<AssetPack>,
         requireLatestVersions shouldUpdate: Bool = false

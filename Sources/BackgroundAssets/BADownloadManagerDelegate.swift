@@ -4,8 +4,8 @@ import StageChallenge
 
 /// Receives the events of an application's downloads, in any process of the application.
 ///
-/// All methods are optional. The manager calls them one after another on a thread of its own. Only one
-/// delegate receives the events of an application group at a time: that of the first process.
+/// All methods are optional. The manager calls them on threads of its own, one after another for the downloads of an
+/// application group. Only one delegate receives the events of a group at a time: that of the first process.
 public protocol BADownloadManagerDelegate: NSObjectProtocol, Sendable {
     /// Called when a download starts, or resumes after a pause.
     func downloadDidBegin(_ download: BADownload)
@@ -21,7 +21,8 @@ public protocol BADownloadManagerDelegate: NSObjectProtocol, Sendable {
         totalBytesExpectedToWrite totalExpectedBytes: Int64
     )
 
-    /// Called once for an authentication challenge, at any time and on any thread.
+    /// Called once for an authentication challenge; the completion handler may be called later, on any thread, and the first
+    /// call counts.
     func download(
         _ download: BADownload,
         didReceive challenge: URLAuthenticationChallenge,
@@ -40,6 +41,9 @@ public protocol BADownloadManagerDelegate: NSObjectProtocol, Sendable {
     ) async -> (URLSession.AuthChallengeDisposition, URLCredential?)
 
     /// Called when a download has failed; it may be scheduled again.
+    ///
+    /// The error is a ``BAError`` with the code ``BAErrorCode/downloadFailedToStart`` and the reason as its message. It is
+    /// `URLError.cancelled` if another process, or an answer to a challenge, has cancelled the download.
     func download(_ download: BADownload, failedWithError error: any Error)
 
     /// Called with a downloaded file, which is removed afterwards unless it was moved.

@@ -36,7 +36,7 @@ public protocol BADownloaderExtension: AppExtension {
     /// directory must stay in place.
     func backgroundDownload(_ finishedDownload: BADownload, finishedWithFileURL fileURL: URL)
 
-    /// Receives the failure of a download, and may schedule another one
+    /// Receives the failure of a download, a ``BAError``, and may schedule another one
     /// (``BADownloadManager/scheduleDownload(_:)``).
     func backgroundDownload(_ failedDownload: BADownload, failedWithError error: any Error)
 }

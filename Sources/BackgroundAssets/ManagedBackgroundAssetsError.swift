@@ -4,8 +4,9 @@ public import SystemPackage
 
 /// An error for a pack or file that does not exist.
 ///
-/// Other errors of ``AssetPackManager`` are ``AssetPackManager/ConfigurationError``, `CancellationError`, and
-/// `PackStoreError` of the module `StagePack`, whose `retryAdvice` says whether to retry.
+/// Other errors of ``AssetPackManager`` are ``AssetPackManager/ConfigurationError``,
+/// ``AssetPackManager/LocalAvailabilityError``, `CancellationError`, errors of the system where a staged file cannot be
+/// read, and `PackStoreError` of the module `StagePack`, whose `retryAdvice` says whether to retry.
 public indirect enum ManagedBackgroundAssetsError: Error, Hashable, Sendable {
     /// No pack has this id.
     case assetPackNotFound(withID: String)
