@@ -44,8 +44,8 @@ public enum BAErrorCode: Int, Hashable, Sendable {
 
 /// An error of this framework.
 ///
-/// Apple's is an `NSError` in the domain ``BAErrorDomain``; on Linux, `(error as? BAError)?.code` returns its
-/// code.
+/// Apple's is an `NSError` in the domain ``BAErrorDomain``. On Linux, `error as NSError` has the same domain and code,
+/// and `(error as? BAError)?.code` returns the code.
 public struct BAError: Error, Hashable, Sendable {
     /// The numeric code, of ``BAErrorCode`` or of a later protocol version, or ``exclusiveControlNotAcquired``.
     public var errorCode: Int
@@ -77,6 +77,9 @@ extension BAError {
 extension BAError: CustomNSError {
     /// The error domain of this framework.
     public static var errorDomain: String { BAErrorDomain }
+
+    /// The reason as the localized description, which `error as NSError` takes from here alone.
+    public var errorUserInfo: [String: Any] { [NSLocalizedDescriptionKey: message] }
 }
 
 extension BAError: LocalizedError, CustomStringConvertible {

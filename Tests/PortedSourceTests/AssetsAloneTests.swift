@@ -75,6 +75,17 @@ struct AssetsAloneTests {
         #expect(error?.message.contains("ensureLocalAvailability(of:)") == true)
     }
 
+    @Test func anErrorIsConvertedToNSErrorWithItsReason() {
+        let error: any Error = BAError(
+            errorCode: BAErrorCode.downloadAlreadyScheduled.rawValue,
+            message: "it was scheduled before"
+        )
+        let converted = error as NSError
+        #expect(converted.domain == BAErrorDomain)
+        #expect(BAErrorCode(rawValue: converted.code) == .downloadAlreadyScheduled)
+        #expect(converted.localizedDescription == "it was scheduled before")
+    }
+
     @Test func theSessionIsFoundations() {
         #expect(URLSession.shared.delegate == nil)
         #expect(Delegate().isEqual(nil) == false)

@@ -37,6 +37,18 @@ struct MockTests {
         session.invalidateAndCancel()
     }
 
+    @Test func anErrorIsConvertedToNSErrorWithItsResumeData() {
+        let data = Data([1])
+        let error: any Error = URLError(
+            .cancelled,
+            userInfo: [NSURLSessionDownloadTaskResumeData: data]
+        )
+        let converted = error as NSError
+        #expect(converted.domain == NSURLErrorDomain)
+        #expect(converted.code == NSURLErrorCancelled)
+        #expect(converted.userInfo[NSURLSessionDownloadTaskResumeData] as? Data == data)
+    }
+
     @Test func errorsHaveApplesNamesForTheirReasons() {
         let cancelled = URLError(
             .cancelled,
