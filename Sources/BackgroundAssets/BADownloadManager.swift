@@ -149,7 +149,9 @@ public final class BADownloadManager: Sendable {
         try session.start(file, note: DownloadNote(download))
     }
 
-    /// Cancels a download; the delegate of this process receives no further events of it.
+    /// Cancels a download; the delegate of this process is not told of its end.
+    ///
+    /// Events that have arrived before, such as received bytes, may still be delivered after this returns.
     ///
     /// - Throws: ``BAError`` if it was not scheduled or has ended, or the daemon does not respond.
     public func cancel(_ download: BADownload) throws {
