@@ -28,7 +28,7 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
         case suspended = 1
         /// The task was cancelled, and its end was not delivered to the delegate yet.
         case canceling = 2
-        /// The task has ended, and the delegate was told.
+        /// The task has ended; the delegate finds it in this state when it is told.
         case completed = 3
     }
 
@@ -171,7 +171,8 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
         }
     }
 
-    /// A description set by the application, stored with the task.
+    /// A description set by the application, stored with the task: 4,096 bytes at most for a background session. An empty
+    /// one is `nil` when it is read.
     open var taskDescription: String? {
         get { record.withLock { $0.request.description.flatMap { $0.isEmpty ? nil : $0 } } }
         set {
