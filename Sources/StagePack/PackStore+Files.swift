@@ -10,8 +10,8 @@ extension PackStore {
     /// Without an ID, searches all staged packs in order of precedence, and uses the first one that contains
     /// the path.
     ///
-    /// - Throws: ``PackStoreError/fileNotFound(_:)`` if no staged pack contains the path;
-    ///   ``PackStoreError/unreadable(_:_:)`` if the file cannot be read.
+    /// - Throws: The errors of ``url(for:searchingInPack:)``; ``PackStoreError/unreadable(_:_:)`` if the path is that of a
+    ///   directory, or the file cannot be read.
     public func contents(
         at path: String,
         searchingInPack id: PackID? = nil
@@ -34,7 +34,8 @@ extension PackStore {
     ///
     /// The descriptor stays valid after the file is deleted.
     ///
-    /// - Throws: The same errors as ``contents(at:searchingInPack:)``.
+    /// - Throws: The errors of ``url(for:searchingInPack:)``; ``PackStoreError/unreadable(_:_:)`` if the file cannot be
+    ///   opened.
     public func descriptor(
         for path: String,
         searchingInPack id: PackID? = nil
@@ -62,7 +63,8 @@ extension PackStore {
     ///
     /// Costs the system calls of ``currentGeneration(of:)`` and two more for each pack without the path.
     ///
-    /// - Throws: ``PackStoreError/fileNotFound(_:)`` if no staged pack contains the path.
+    /// - Throws: ``PackStoreError/fileNotFound(_:)`` if no staged pack contains the path, or the pack is not staged;
+    ///   ``PackStoreError/container(_:)`` if a container exists but cannot be read.
     public func url(
         for path: String,
         searchingInPack id: PackID? = nil

@@ -132,6 +132,8 @@ public final class PackStore: Sendable {
     }
 
     /// Returns the directory of a staged pack, or `nil` if the pack is not staged.
+    ///
+    /// - Throws: ``PackStoreError/container(_:)`` if a container exists but cannot be read.
     public func localURL(for id: PackID) throws(PackStoreError) -> URL? {
         do throws(ContainerError) {
             return try state.withLock { state throws(ContainerError) in
@@ -201,6 +203,8 @@ public final class PackStore: Sendable {
     }
 
     /// Returns the IDs of the staged packs, in order of precedence.
+    ///
+    /// - Throws: ``PackStoreError/container(_:)`` if a container exists but cannot be read.
     public func stagedPacks() throws(PackStoreError) -> [PackID] {
         let found = try withView { (view) throws(ContainerError) in try view.stagedPacks() }
         let named = precedence.filter(found.contains)

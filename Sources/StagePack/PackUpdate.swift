@@ -2,11 +2,12 @@ public import StageModel
 
 /// Updates about a pack that is fetched on demand.
 ///
-/// The cases correspond to those of Apple's `AssetPackManager.statusUpdates`.
+/// The cases correspond to those of Apple's `AssetPackManager.statusUpdates`, except for its pauses: these are progress
+/// with ``FetchProgress/waitingFor``.
 public enum PackUpdate: Equatable, Sendable {
     /// The fetch has started.
     case began(PackID)
-    /// Bytes were received or files were written.
+    /// Bytes were received or files were written, or the fetch waits.
     case downloading(PackID, FetchProgress)
     /// The pack is staged.
     case finished(PackID)
