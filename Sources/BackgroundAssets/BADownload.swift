@@ -71,10 +71,10 @@ public class BADownload: Hashable, CustomStringConvertible, @unchecked Sendable 
         self.state = state
     }
 
-    /// Returns the same download, without the first launch waiting for it.
+    /// Returns a download with the same identifier and file that the first launch does not wait for.
     ///
-    /// To schedule an essential download again after a failure: only downloads for an installation or update
-    /// can be essential.
+    /// It serves to schedule an essential download again after a failure: only downloads for an installation or update
+    /// can be essential. The returned download has its own ``uniqueIdentifier``.
     public func removingEssential() -> Self {
         let copy = BADownload.made(of: wire.removingEssential(), state: .created)
         guard let copy = copy as? Self else {

@@ -7,7 +7,7 @@ import StageChallenge
 /// All methods are optional. The manager calls them on threads of its own, one after another for the downloads of an
 /// application group. Only one delegate receives the events of a group at a time: that of the first process.
 public protocol BADownloadManagerDelegate: NSObjectProtocol, Sendable {
-    /// Called when a download starts, or resumes after a pause.
+    /// Called when a download starts, or resumes after a pause, and for a download that is running when the delegate is set.
     func downloadDidBegin(_ download: BADownload)
 
     /// Called when a running download pauses.

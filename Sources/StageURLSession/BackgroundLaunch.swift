@@ -10,7 +10,8 @@ public protocol BackgroundURLSessionHandling {
     /// Creates the session with this identifier again, and keeps `completionHandler` until the session calls its
     /// delegate's ``URLSessionDelegate/urlSessionDidFinishEvents(forBackgroundURLSession:)``, which calls it.
     ///
-    /// It must be called once, on any thread; afterwards the process may be ended. Further calls do nothing.
+    /// This is called on the main actor. The completion handler must be called once, on any thread; afterwards the process may
+    /// be ended. Further calls do nothing.
     func application(
         handleEventsForBackgroundURLSession identifier: String,
         completionHandler: @escaping @Sendable () -> Void
