@@ -43,6 +43,8 @@ extension AssetPackManager {
 
     /// Returns the URL of a file or directory in the first pack that contains it.
     ///
+    /// Unlike Apple's method it does not merge a directory that several packs have, and throws if no pack has the path.
+    ///
     /// The URL is valid until the process ends or removes the pack; another process may get another URL.
     ///
     /// - Throws: ``ManagedBackgroundAssetsError/fileNotFound(at:)`` like

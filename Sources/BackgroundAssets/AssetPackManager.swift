@@ -270,7 +270,7 @@ public actor AssetPackManager {
         var failure: (any Error)?
         do throws(PackStoreError) {
             _ = try await source.store.updatePack(download.id) { progress in
-                updates.send(download.advance(to: progress))
+                for update in download.advance(to: progress) { updates.send(update) }
             }
         } catch {
             failure = Self.failure(error, of: download.id)

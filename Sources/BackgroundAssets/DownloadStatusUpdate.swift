@@ -3,7 +3,7 @@ public import Foundation
 extension AssetPackManager {
     /// A status update of a download.
     public enum DownloadStatusUpdate: Sendable {
-        /// The download has started.
+        /// The download has started, or continues after a pause.
         case began(AssetPack)
         /// The download waits for the network, a server, or another process that stages the pack.
         case paused(AssetPack)

@@ -17,6 +17,8 @@ final class PackDownload: Sendable {
         var lastKey: UInt64 = 0
         var isKept = false
         var isCancelled = false
+        /// `true` while the last reported progress is a wait.
+        var isPaused = false
 
         mutating func addWaiter() -> UInt64 {
             lastKey += 1
@@ -81,13 +83,24 @@ final class PackDownload: Sendable {
         }
     }
 
-    /// Records the progress of the download, and returns the status update for it.
-    func advance(to fetch: FetchProgress) -> AssetPackManager.DownloadStatusUpdate {
+    /// Records the progress of the download, and returns the status updates for it.
+    ///
+    /// A download that continues after a pause begins again, as Apple documents for `began`.
+    func advance(to fetch: FetchProgress) -> [AssetPackManager.DownloadStatusUpdate] {
         // An update may need a fraction of the archive.
         let size = Int64(fetch.downloadSize.rawValue)
         if size > 0, progress.totalUnitCount != size { progress.totalUnitCount = size }
         progress.completedUnitCount = Int64(fetch.received.rawValue)
-        return fetch.waitingFor == nil ? .downloading(assetPack, progress) : .paused(assetPack)
+        let isPaused = fetch.waitingFor != nil
+        let wasPaused = state.withLock { state in
+            defer { state.isPaused = isPaused }
+            return state.isPaused
+        }
+        guard !isPaused else { return [.paused(assetPack)] }
+        var reports: [AssetPackManager.DownloadStatusUpdate] = []
+        if wasPaused { reports.append(.began(assetPack)) }
+        reports.append(.downloading(assetPack, progress))
+        return reports
     }
 
     /// Completes the progress of a successful download, of which the last bytes may not have been reported.
