@@ -8,7 +8,8 @@ import SystemPackage
 extension BADownloadManager {
     /// Calls `handler` while this process has exclusive control among processes that request it.
     ///
-    /// Blocks the thread while another process or task has control. Those of one process that wait get it in the order of their calls.
+    /// Unlike Apple's method, which returns at once, it calls `handler` on the caller's thread before it returns: it blocks
+    /// the thread while another process or task has control. Those of one process that wait get it in the order of their calls.
     /// `handler` gets `false` and an error if control cannot be obtained. It must not request control itself: it would wait
     /// for its own end.
     public func withExclusiveControl(_ handler: (Bool, (any Error)?) -> Void) {
