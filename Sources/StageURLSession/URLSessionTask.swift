@@ -171,8 +171,9 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
         }
     }
 
-    /// A description set by the application, stored with the task: 4,096 bytes at most for a background session. An empty
-    /// one is `nil` when it is read.
+    /// A description set by the application, stored with the task.
+    ///
+    /// A background session stores 4,096 bytes at most. An empty description is `nil` when it is read.
     open var taskDescription: String? {
         get { record.withLock { $0.request.description.flatMap { $0.isEmpty ? nil : $0 } } }
         set {
