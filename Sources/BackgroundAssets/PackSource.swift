@@ -223,11 +223,11 @@ final class PackSource: Sendable {
         return !withdrawal.cancelled.isEmpty
     }
 
-    /// Returns whether an order of this user is for a container of the store.
-    private func usesContainer(of order: StagingOrder) -> Bool {
-        if let path = order.container { return store.containers.contains(FilePath(path)) }
+    /// Returns whether a job of this user is for a container of the store.
+    private func usesContainer(of job: StagingJob) -> Bool {
+        if let path = job.container { return store.containers.contains(FilePath(path)) }
         guard case .application(let id) = catalogue else { return false }
-        return order.application == id.text
+        return job.application == id.text
     }
 
     /// Returns the application's view of an offered pack.

@@ -18,23 +18,23 @@ package struct PackWithdrawal: Equatable, Sendable {
 extension ControlClient {
     /// Withdraws a pack from the stagings that the daemon continues for this user, before the pack is removed.
     ///
-    /// Cancels the stagings of the pack that no process carries out, and orders the other packs of each in a new task.
+    /// Cancels the stagings of the pack that no process carries out, and creates a new task for the other packs of each.
     /// Does not change stagings for events, since policies select their packs.
     ///
     /// - Parameters:
     ///   - pack: The pack.
-    ///   - isMeant: Returns whether an order is for the container that the pack is removed from.
+    ///   - isMeant: Returns whether a job is for the container that the pack is removed from.
     /// - Returns: The cancelled tasks, and the error if the daemon does not answer or refuses.
     package func withdraw(
         _ pack: PackID,
-        where isMeant: (StagingOrder) -> Bool
+        where isMeant: (StagingJob) -> Bool
     ) async -> PackWithdrawal {
         var withdrawal = PackWithdrawal()
         do throws(ControlError) {
             let tasks = try await tasks().filter { task in
-                guard !task.hasEnded, let order = task.request.staging, let packs = order.packs
+                guard !task.hasEnded, let job = task.request.staging, let packs = job.packs
                 else { return false }
-                return packs.contains(pack.text) && isMeant(order)
+                return packs.contains(pack.text) && isMeant(job)
             }
             guard !tasks.isEmpty else { return withdrawal }
             let attended = Set(try await sessions().filter(\.isAttached).map(\.identifier))
@@ -70,7 +70,7 @@ extension ControlClient {
         _ task: TransferTask,
         without pack: PackID
     ) async throws(ControlError) -> Bool {
-        let rest = try await orderRemainingPacks(of: task, without: pack)
+        let rest = try await createTaskForRemainingPacks(of: task, without: pack)
         let changed: TransferTask
         do throws(ControlError) {
             changed = try await set(.cancelled, of: task.id)
@@ -100,8 +100,8 @@ extension ControlClient {
         return try await self.change(id, by: change)
     }
 
-    /// Orders the other packs of a task in a suspended one, and returns its number; `nil` if there are none.
-    private func orderRemainingPacks(
+    /// Creates a suspended task for the other packs of a task, and returns its number; `nil` if there are none.
+    private func createTaskForRemainingPacks(
         of task: TransferTask,
         without pack: PackID
     ) async throws(ControlError) -> Int64? {

@@ -21,8 +21,8 @@ package struct TransferRequest: Hashable, Codable, Sendable {
     package var kind: Kind
     /// Absolute http or https URL; for a staging, a text that identifies what is staged.
     package var url: String
-    /// Order of a staging: packs, container and conditions.
-    package var staging: StagingOrder?
+    /// Details of a staging: packs, container and conditions.
+    package var staging: StagingJob?
     /// Further URLs of the same content, for downloads with a digest.
     package var mirrors: [String]?
     /// Host names that the content may come from, including redirects: exact names, or `*.` and a name for all its

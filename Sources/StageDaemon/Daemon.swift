@@ -279,9 +279,9 @@ extension Daemon {
         let result =
             if attempt.isAssignedToClient {
                 await WorkerRunner.awaitClient(live)
-            } else if let order = task.request.staging {
+            } else if let job = task.request.staging {
                 await workers.run(
-                    WorkerOrder(order, isRepetition: attempt.history.failures > 0),
+                    WorkerJob(job, isRepetition: attempt.history.failures > 0),
                     of: id,
                     owner: owner,
                     transfer: live

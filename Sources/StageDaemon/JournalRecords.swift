@@ -216,20 +216,20 @@ struct SessionRecord: Sendable {
 }
 
 extension SessionRecord {
-    /// Order of packs: the stagings of one of its sessions replace those of the others.
-    struct Order: Hashable {
+    /// Key of the sessions of one user for the same staging job: the stagings of a new one replace those of the others.
+    struct JobKey: Hashable {
         fileprivate let user: UInt32
-        /// Bytes that the identifiers of its sessions have before the last `/`.
+        /// Bytes of the sessions' identifiers before the last `/`.
         fileprivate let name: [UInt8]
     }
 
-    /// The order of the session; `nil` if its identifier has no name before a `/`.
-    var order: Order? {
+    /// The key of the session's staging job; `nil` if its identifier has no name before a `/`.
+    var jobKey: JobKey? {
         let bytes = identifier.utf8
         guard let end = bytes.lastIndex(of: UInt8(ascii: "/")), end > bytes.startIndex else {
             return nil
         }
-        return Order(user: user, name: Array(bytes[..<end]))
+        return JobKey(user: user, name: Array(bytes[..<end]))
     }
 }
 

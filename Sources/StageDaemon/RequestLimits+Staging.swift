@@ -4,9 +4,9 @@ import StageModel
 import StageSystem
 
 extension RequestLimits {
-    /// Maximum bytes of a staging order in JSON: with the members that ``WorkerOrder`` adds, it must fit into one message to
+    /// Maximum bytes of a staging job in JSON: with the members that ``WorkerJob`` adds, it must fit into one message to
     /// a worker (``MessageSocket/maximumLength``).
-    static let order = 65_000
+    static let maximumStagingBytes = 65_000
     /// Maximum number of unfinished tasks in a transient session.
     static let stagings = 8
     /// Maximum number of a user's unfinished tasks that fail instead of waiting (``TransferRequest/failsWithoutRetry``): they are
@@ -17,7 +17,7 @@ extension RequestLimits {
 
     /// Checks a staging request.
     static func checkStaging(_ request: TransferRequest) throws(ControlRefusal) {
-        guard let order = request.staging else {
+        guard let job = request.staging else {
             throw ControlRefusal(
                 .invalid,
                 message: "a staging needs 'staging', the packs to stage"
@@ -32,29 +32,29 @@ extension RequestLimits {
             throw ControlRefusal(.invalid, message: "a staging must not have members of a transfer")
         }
         let members = [
-            order.application, order.container, order.applicationVersion, order.event,
+            job.application, job.container, job.applicationVersion, job.event,
         ]
-        let texts = members.compactMap(\.self) + (order.manifests ?? []) + (order.packs ?? [])
-        let bytes = (try? ControlFormat.encode(order).count) ?? .max
-        guard bytes <= Self.order else {
+        let texts = members.compactMap(\.self) + (job.manifests ?? []) + (job.packs ?? [])
+        let bytes = (try? ControlFormat.encode(job).count) ?? .max
+        guard bytes <= Self.maximumStagingBytes else {
             throw ControlRefusal(
                 .invalid,
                 message:
-                    "expected a 'staging' of at most \(Self.order) bytes as JSON: ask for an event"
+                    "expected a 'staging' of at most \(Self.maximumStagingBytes) bytes as JSON: ask for an event"
             )
         }
         for text in texts { try check(text, bytes: 1...url, as: "each text of a staging") }
-        guard (order.application == nil) != (order.manifests == nil) else {
+        guard (job.application == nil) != (job.manifests == nil) else {
             throw ControlRefusal(.invalid, message: "a staging names an application or manifests")
         }
-        guard (order.packs == nil) != (order.event == nil && order.isEssentialOnly == nil) else {
+        guard (job.packs == nil) != (job.event == nil && job.isEssentialOnly == nil) else {
             throw ControlRefusal(.invalid, message: "a staging names packs or an event")
         }
-        if let container = order.container, !container.hasPrefix("/") {
+        if let container = job.container, !container.hasPrefix("/") {
             throw ControlRefusal(.invalid, message: "expected the absolute path of a container")
         }
-        for (name, value) in order.environment ?? [:] {
-            guard StagingOrder.variables.contains(name) else {
+        for (name, value) in job.environment ?? [:] {
+            guard StagingJob.variables.contains(name) else {
                 throw ControlRefusal(
                     .invalid,
                     message: "a staging has no variable '\(name.prefix(64))'"

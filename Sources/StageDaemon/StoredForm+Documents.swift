@@ -175,8 +175,8 @@ extension TransferRequest.Kind: StoredByName {
     }
 }
 
-extension StagingOrder: StoredDocument {
-    static let blank = StagingOrder()
+extension StagingJob: StoredDocument {
+    static let blank = StagingJob()
     static let storedMembers: [StoredMember<Self>] = [
         .init("application", at: \.application),
         .init("manifests", at: \.manifests),

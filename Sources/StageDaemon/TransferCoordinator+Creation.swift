@@ -33,7 +33,7 @@ extension TransferCoordinator {
         }
     }
 
-    /// Creates tasks once earlier stagings of the same order were recorded or refused.
+    /// Creates tasks once earlier stagings of the same job were recorded or refused.
     private func createNext(
         _ message: NewTasks,
         in session: TransferState.Session,
@@ -75,20 +75,20 @@ extension TransferCoordinator {
         )
     }
 
-    /// Waits until the journal has recorded or refused earlier stagings of the same order; returns the change, which the caller
+    /// Waits until the journal has recorded or refused earlier stagings of the same job; returns the change, which the caller
     /// ends.
     private func beginCreation(
         of tasks: [TransferRequest],
         in session: SessionRecord
     ) async throws(ControlRefusal) -> ChangeSubject? {
-        guard tasks.contains(where: { $0.kind == .staging }), let order = session.order else {
+        guard tasks.contains(where: { $0.kind == .staging }), let key = session.jobKey else {
             return nil
         }
         // The session is not removed meanwhile, also if its earlier tasks are refused.
         try state.reserve(tasks, in: session.id)
-        await beginChange(of: .order(order))
+        await beginChange(of: .stagingJob(key))
         state.endReservation(of: tasks, in: session.id)
-        return .order(order)
+        return .stagingJob(key)
     }
 
     /// Writes tasks to the journal, in place of the stagings of the `replaced` sessions, and schedules them.

@@ -251,16 +251,16 @@ extension TransferCoordinator {
         guard !Task.isCancelled else { return }
         let token = UUID().uuidString.lowercased()
         let now = readClock()
-        let order = state.decideLaunch(of: id, token: token, boot: "\(boot)", at: now)
-        guard let order else {
+        let planned = state.decideLaunch(of: id, token: token, boot: "\(boot)", at: now)
+        guard let planned else {
             // If only the delay prevents the launch, the timer retries it, also if the delay has ended since the decision.
             if state.sessions[id].map(state.mayLaunch) ?? false { setTimer(at: now) }
             return
         }
         let error = await save(id)
-        switch state.launchRecorded(order, isOnDisk: error == nil) {
+        switch state.launchRecorded(planned, isOnDisk: error == nil) {
         case .start:
-            let launch = HandlerLaunch(order, timeLimit: state.configuration.launchLease)
+            let launch = HandlerLaunch(planned, timeLimit: state.configuration.launchLease)
             launches[id] = launch
             commandQueue.yield(.launch(launch))
         case .withdraw: await save(id)
@@ -306,14 +306,14 @@ extension TransferCoordinator {
 
 extension HandlerLaunch {
     /// Creates a launch that ``TransferState`` has decided on; `timeLimit` is in seconds.
-    fileprivate convenience init(_ order: LaunchOrder, timeLimit: Double) {
+    fileprivate convenience init(_ planned: PlannedLaunch, timeLimit: Double) {
         self.init(
-            session: order.session.id,
-            identifier: order.session.identifier,
-            user: order.session.user,
-            rights: order.session.rights,
-            handler: order.handler,
-            token: order.token,
+            session: planned.session.id,
+            identifier: planned.session.identifier,
+            user: planned.session.user,
+            rights: planned.session.rights,
+            handler: planned.handler,
+            token: planned.token,
             timeLimit: timeLimit
         )
     }

@@ -34,8 +34,8 @@ actor TransferCoordinator {
     /// Subject of changes that follow one another.
     enum ChangeSubject: Hashable {
         case task(Int64)
-        /// Order of packs, by the creation of stagings.
-        case order(SessionRecord.Order)
+        /// Staging job, by the creation of its stagings.
+        case stagingJob(SessionRecord.JobKey)
         /// Session that is being removed.
         case removal(Int64)
         /// Partial file of a task that has no attempt.

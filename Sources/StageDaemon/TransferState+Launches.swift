@@ -2,7 +2,7 @@ import FoundationEssentials
 import StageControl
 
 /// Handler to start once its launch is recorded.
-struct LaunchOrder: Sendable {
+struct PlannedLaunch: Sendable {
     var session: SessionRecord
     var handler: LaunchHandler
     var token: String
@@ -45,7 +45,7 @@ extension TransferState {
         token: String,
         boot: String,
         at now: Date
-    ) -> LaunchOrder? {
+    ) -> PlannedLaunch? {
         guard let session = sessions[id], !session.isAttached, !session.isEnding,
             session.launch == nil, needsHandler(session),
             mayStartHandler(of: session.record.user),
@@ -65,7 +65,7 @@ extension TransferState {
         guard decision == .launch else { return nil }
         sessions[id]?.launch = token
         launches[token] = session.record.user
-        return LaunchOrder(
+        return PlannedLaunch(
             session: session.record,
             handler: handler,
             token: token,
@@ -77,19 +77,19 @@ extension TransferState {
     /// Decides whether to start a handler after its launch was recorded.
     ///
     /// If a client has attached in the meantime, it receives the events itself.
-    mutating func launchRecorded(_ order: LaunchOrder, isOnDisk: Bool) -> LaunchStep {
-        let id = order.session.id
-        guard let session = sessions[id], session.launch == order.token else {
-            launches[order.token] = nil
+    mutating func launchRecorded(_ planned: PlannedLaunch, isOnDisk: Bool) -> LaunchStep {
+        let id = planned.session.id
+        guard let session = sessions[id], session.launch == planned.token else {
+            launches[planned.token] = nil
             return .none
         }
         if isOnDisk, !session.isAttached, !session.isEnding { return .start }
-        launches[order.token] = nil
+        launches[planned.token] = nil
         sessions[id]?.launch = nil
-        if session.record.launchLimiter == order.decided, !isOnDisk {
-            sessions[id]?.record.launchLimiter = order.before
+        if session.record.launchLimiter == planned.decided, !isOnDisk {
+            sessions[id]?.record.launchLimiter = planned.before
         } else {
-            sessions[id]?.record.launchLimiter.withdraw(order.token)
+            sessions[id]?.record.launchLimiter.withdraw(planned.token)
         }
         return isOnDisk ? .withdraw : .none
     }

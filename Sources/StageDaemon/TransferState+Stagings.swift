@@ -13,8 +13,8 @@ extension TransferState {
         for client: ClientCredentials,
         hasWorkers: Bool
     ) throws(ControlRefusal) -> Bool {
-        let orders = tasks.compactMap { $0.kind == .staging ? $0.staging : nil }
-        guard !orders.isEmpty else { return false }
+        let jobs = tasks.compactMap { $0.kind == .staging ? $0.staging : nil }
+        guard !jobs.isEmpty else { return false }
         guard hasWorkers else {
             throw ControlRefusal(
                 .unavailable,
@@ -41,7 +41,7 @@ extension TransferState {
         }
         // A confined service of root may have registered applications staged, since their registration belongs to the
         // system and the client chooses nothing else.
-        let isSystem = orders.allSatisfy {
+        let isSystem = jobs.allSatisfy {
             $0.application != nil && $0.container == nil && $0.environment == nil
         }
         return client.user != 0 || !isSystem
@@ -137,20 +137,20 @@ extension TransferState {
         scheduler.items[id]?.host == Scheduler.clientHost
     }
 
-    /// Returns the other transient sessions of the same order.
-    private func sessions(ofSameOrderAs session: Session) -> [Session] {
-        guard let own = session.record.order else { return [] }
+    /// Returns the other transient sessions for the same staging job.
+    private func sessions(ofSameJobAs session: Session) -> [Session] {
+        guard let own = session.record.jobKey else { return [] }
         return sessions.values.filter { other in
             other.record.id != session.record.id && other.record.user == session.record.user
-                && other.record.configuration.isTransient && other.record.order == own
+                && other.record.configuration.isTransient && other.record.jobKey == own
         }
     }
 
-    /// Returns the sessions that a transient session replaces: those of the same order without a client.
+    /// Returns the sessions that a transient session replaces: those for the same job without a client.
     private func sessions(replacedBy session: Session) -> [Int64] {
         // If two sessions replace each other, the one that is already being removed must not remove the other.
         guard sessions[session.record.id]?.isEnding == false else { return [] }
-        return sessions(ofSameOrderAs: session).filter { !$0.isAttached && !$0.isEnding }
+        return sessions(ofSameJobAs: session).filter { !$0.isAttached && !$0.isEnding }
             .map(\.record.id)
     }
 
@@ -166,13 +166,13 @@ extension TransferState {
     /// Starts the removal of the sessions that a transient session replaces, and returns them.
     ///
     /// The new stagings of the session wait until the attempts of the replaced ones have ended
-    /// (``endReplacement(of:at:)``), and those of sessions of the same order that were being removed before: no two
+    /// (``endReplacement(of:at:)``), and those of sessions for the same job that were being removed before: no two
     /// processes stage the same packs.
     mutating func beginReplacement(by session: Session) -> [Int64] {
         let ids = sessions(replacedBy: session)
         // Their clients have gone and will not return.
         for id in ids { sessions[id]?.isEnding = true }
-        let ending = sessions(ofSameOrderAs: session).filter(\.isEnding).map(\.record.id)
+        let ending = sessions(ofSameJobAs: session).filter(\.isEnding).map(\.record.id)
         sessions[session.record.id]?.predecessors.formUnion(ending)
         return ids
     }

@@ -32,7 +32,7 @@ struct WorkerRunner: Sendable {
 
     /// Carries out a staging with a worker, until the worker ends or `live` is stopped.
     func run(
-        _ order: WorkerOrder,
+        _ job: WorkerJob,
         of task: Int64,
         owner: SessionRecord,
         transfer live: LiveTransfer
@@ -47,7 +47,7 @@ struct WorkerRunner: Sendable {
         defer { clock.cancel() }
         let name = "staging-\(task)"
         let end = await live.stopSwitch.run {
-            await runWorker(order, name: name, owner: owner, transfer: live)
+            await runWorker(job, name: name, owner: owner, transfer: live)
         }
         // It keeps its place until it has ended, or the daemon ends.
         if case .stopped(let remaining?) = end { await remaining.waitForEnd() }
@@ -65,9 +65,9 @@ struct WorkerRunner: Sendable {
         case stopped(remaining: UnkillableProcess?)
     }
 
-    /// Starts the worker, sends it the order, and returns its end.
+    /// Starts the worker, sends it the job, and returns its end.
     private func runWorker(
-        _ order: WorkerOrder,
+        _ job: WorkerJob,
         name: String,
         owner: SessionRecord,
         transfer live: LiveTransfer
@@ -76,15 +76,15 @@ struct WorkerRunner: Sendable {
             let (own, others) = try MessageSocket.pair()
             own.refuseFiles()
             let worker = try await worker(
-                for: order.order,
+                for: job.job,
                 owner: owner,
                 name: name,
                 channel: others
             )
             // Stopped before it began.
             if Task.isCancelled { return .stopped(remaining: nil) }
-            // An order that cannot be encoded, from a damaged journal, is sent empty, and the worker refuses it.
-            let text = (try? ControlFormat.encode(order)).map(Array.init) ?? []
+            // A job that cannot be encoded, from a damaged journal, is sent empty, and the worker refuses it.
+            let text = (try? ControlFormat.encode(job)).map(Array.init) ?? []
             try own.send(Array(text.prefix(MessageSocket.maximumLength)))
             own.finish()
             async let reportedEnd = withBlockingThread { Self.listen(to: own, transfer: live) }
@@ -135,7 +135,7 @@ struct WorkerRunner: Sendable {
     }
 
     private func worker(
-        for order: StagingOrder,
+        for job: StagingJob,
         owner: SessionRecord,
         name: String,
         channel: MessageSocket
@@ -153,7 +153,7 @@ struct WorkerRunner: Sendable {
             var worker = UserProgram(
                 path: program,
                 arguments: ["staging-worker"],
-                environment: environment(for: order, user: owner.user),
+                environment: environment(for: job, user: owner.user),
                 directory: "/",
                 user: identity,
                 controlGroup: try groups?.makeGroup(name, of: owner.user)
@@ -163,11 +163,11 @@ struct WorkerRunner: Sendable {
         }
     }
 
-    /// Returns the environment: the user's base environment, the order's variables, and the daemon's proxies.
-    private func environment(for order: StagingOrder, user: UInt32) -> [String: String] {
+    /// Returns the environment: the user's base environment, the job's variables, and the daemon's proxies.
+    private func environment(for job: StagingJob, user: UInt32) -> [String: String] {
         var variables = HandlerLauncher.variables(of: Account(user: user))
         variables["CURL_CA_BUNDLE"] = configuration.certificateAuthorities
-        variables.merge(order.environment ?? [:]) { _, own in own }
+        variables.merge(job.environment ?? [:]) { _, own in own }
         variables["http_proxy"] = configuration.httpProxy.map { proxy($0, for: user) }
         variables["https_proxy"] = configuration.httpsProxy.map { proxy($0, for: user) }
         if !configuration.proxyExceptions.isEmpty {

@@ -18,7 +18,7 @@ struct ExtensionRounds: Sendable {
     let container: Container
     let stager: Stager
     let selection: PackSelection
-    let order: StagingOrder
+    let job: StagingJob
 
     /// State of the rounds of one run.
     private struct State {
@@ -124,7 +124,7 @@ struct ExtensionRounds: Sendable {
         )
         let staged = try await service.stageWithPermit(
             plan,
-            as: order,
+            as: job,
             planningWith: runPlanner
         ) { [self] plan in
             await stage(plan, for: choice)

@@ -5,12 +5,12 @@ import StageModel
 import StageSystem
 
 extension StagingPermit {
-    /// Returns the conditions of the order that the network and the power supply do not meet now, as this
+    /// Returns the conditions of the job that the network and the power supply do not meet now, as this
     /// process sees them.
     ///
     /// Counts a state that the system does not report as met.
     func unmetConditions() async -> [PendingReason] {
-        guard let conditions = order.conditions else { return [] }
+        guard let conditions = job.conditions else { return [] }
         var sources = ConditionSources()
         // No person waits for a periodic run.
         sources.readingTimeout = .seconds(15)

@@ -25,7 +25,7 @@ struct StagingPermit: Sendable {
     }
 
     /// The packs, their container, and the conditions.
-    var order: StagingOrder
+    var job: StagingJob
     /// The packs that are missing now, shown in lists of tasks.
     var packs: [PackID]
     /// Environment variables with the location of the user's daemon.
@@ -78,7 +78,7 @@ struct StagingPermit: Sendable {
     /// Runs the work once the daemon grants the permit.
     ///
     /// Without a daemon, or if it refuses, runs the work at once if the network and the power supply meet the
-    /// conditions of the order.
+    /// conditions of the job.
     ///
     /// Cancels the work while the daemon holds the task, and runs it again after that. A worker resumes
     /// interrupted work, also if the current Swift task is cancelled, unless that withdraws it.
@@ -107,7 +107,7 @@ struct StagingPermit: Sendable {
                 }
                 return nil
             }
-            var state = State(isDiscretionary: order.conditions != nil)
+            var state = State(isDiscretionary: job.conditions != nil)
             let outcome = await run(steps, updating: &state) { stop, earlier in
                 group.addTask {
                     let staged = await DaemonProgressReporter.$current.withValue(reporter) {
@@ -143,7 +143,7 @@ struct StagingPermit: Sendable {
     ///
     /// Longer for a discretionary staging, since the daemon first determines the state of network and power.
     private var timeout: Duration {
-        order.conditions != nil ? Self.answerTimeout : ControlClient.discoveryTimeout
+        job.conditions != nil ? Self.answerTimeout : ControlClient.discoveryTimeout
     }
 
     /// State of the work.
@@ -230,7 +230,7 @@ struct StagingPermit: Sendable {
             return nil
         }
         // A timer waits for no person: its other runs would wait, too.
-        guard state.isPaused, waitsWhilePaused, !order.isPeriodic else { return .held(reasons) }
+        guard state.isPaused, waitsWhilePaused, !job.isPeriodic else { return .held(reasons) }
         report(reasons.map(\.kind))
         return nil
     }
@@ -302,7 +302,7 @@ struct StagingPermit: Sendable {
         configuration.isTransient = true
         // A short timeout suffices: without the daemon, this process stages the packs alone.
         let client = SessionClient(
-            Self.identifier(of: order),
+            Self.identifier(of: job),
             configuration: configuration,
             environment: environment,
             timeout: Self.answerTimeout
@@ -363,17 +363,17 @@ struct StagingPermit: Sendable {
     }
 
     private var request: TransferRequest {
-        let name = order.application ?? order.manifests?.first ?? ""
+        let name = job.application ?? job.manifests?.first ?? ""
         var request = TransferRequest(token: "staging", kind: .staging, url: name)
-        request.staging = order
+        request.staging = job
         request.setDescription(listing: packs)
         return request
     }
 
-    /// Returns a session identifier for an order, under which a later process with the same order replaces
+    /// Returns a session identifier for a job, under which a later process with the same job replaces
     /// the worker.
-    private static func identifier(of order: StagingOrder) -> String {
-        let text = (try? ControlFormat.encode(order)).map(Array.init) ?? []
+    private static func identifier(of job: StagingJob) -> String {
+        let text = (try? ControlFormat.encode(job)).map(Array.init) ?? []
         let digest = "\(Digest(of: text))".prefix(16)
         return "stagepack/\(digest)/\(UUID().uuidString.lowercased().prefix(8))"
     }

@@ -9,12 +9,12 @@ import SystemPackage
 extension StagingService {
     /// Stages the packs of a plan when the daemon permits it, or at once without a daemon.
     ///
-    /// When this process has ended, the daemon carries out `order`. While network or power do not meet the
+    /// When this process has ended, the daemon carries out `job`. While network or power do not meet the
     /// conditions of the registration, a periodic run stages only essential packs, and leaves the others to
     /// the daemon, or to the next run where no daemon answers.
     func stageWithPermit(
         _ plan: Plan,
-        as order: StagingOrder,
+        as job: StagingJob,
         planningWith planner: RunPlanner,
         perform work: @escaping @Sendable (Plan) async -> StagedPacks
     ) async throws(StagingFailure) -> StagedPacks {
@@ -22,13 +22,13 @@ extension StagingService {
         guard planner.selection.isPeriodic, request.waitsForConditions, isEssential.contains(false)
         else {
             return await stageWithPermit(
-                for: order,
+                for: job,
                 staging: plan,
                 planningWith: planner,
                 perform: work
             )
         }
-        var conditional = order
+        var conditional = job
         // Sends conditions that are always met, too: they override those of the daemon's configuration.
         conditional.conditions = request.updateConditions
         let staged = await stageWithPermit(
@@ -41,7 +41,7 @@ extension StagingService {
         return try await stageEssentialPacks(
             of: plan,
             after: staged,
-            as: order,
+            as: job,
             planningWith: planner,
             perform: work
         )
@@ -52,7 +52,7 @@ extension StagingService {
     /// - Parameters:
     ///   - plan: The first plan of the run.
     ///   - staged: The result so far.
-    ///   - order: The order of the run.
+    ///   - job: The job of the run.
     ///   - planner: Makes the plan of the essential packs.
     ///   - work: Stages the packs of a plan.
     /// - Returns: The result of the run.
@@ -60,11 +60,11 @@ extension StagingService {
     private func stageEssentialPacks(
         of plan: Plan,
         after staged: StagedPacks,
-        as order: StagingOrder,
+        as job: StagingJob,
         planningWith planner: RunPlanner,
         perform work: @escaping @Sendable (Plan) async -> StagedPacks
     ) async throws(StagingFailure) -> StagedPacks {
-        var urgent = order
+        var urgent = job
         urgent.isEssentialOnly = true
         var urgentPlanner = planner
         urgentPlanner.selection = .event(.periodic, essentialOnly: true)
@@ -86,14 +86,14 @@ extension StagingService {
     }
 
     private func stageWithPermit(
-        for order: StagingOrder,
+        for job: StagingJob,
         staging plan: Plan,
         planningWith planner: RunPlanner,
         perform work: @escaping @Sendable (Plan) async -> StagedPacks
     ) async -> StagedPacks {
         let packs = plan.packsToStage.map(\.id)
         guard !packs.isEmpty else { return await work(plan) }
-        let permit = permit(for: order, packs: packs)
+        let permit = permit(for: job, packs: packs)
         var (staged, outcome) = await permit.perform { earlier in
             // If the container cannot be read, staging the packs of the original plan reports the error. An interrupted plan lacks
             // indexes, and would refuse packs that fit.
@@ -125,9 +125,9 @@ extension StagingService {
         return staged
     }
 
-    private func permit(for order: StagingOrder, packs: [PackID]) -> StagingPermit {
+    private func permit(for job: StagingJob, packs: [PackID]) -> StagingPermit {
         StagingPermit(
-            order: order,
+            job: job,
             packs: packs,
             environment: request.target.environment,
             usesDaemon: canUseDaemon,
@@ -140,49 +140,49 @@ extension StagingService {
 
     /// Returns the conditions that network and power do not meet now.
     func unmetConditions() async -> [PendingReason] {
-        var order = StagingOrder()
-        order.conditions = request.updateConditions
-        return await permit(for: order, packs: []).unmetConditions()
+        var job = StagingJob()
+        job.conditions = request.updateConditions
+        return await permit(for: job, packs: []).unmetConditions()
     }
 
-    /// Creates the order that the daemon carries out when this process has ended.
+    /// Creates the job that the daemon carries out when this process has ended.
     ///
     /// It names the event of `selection`: the worker would determine another one once some packs are staged.
-    func order(
+    func job(
         for source: ManifestSource,
         in container: FilePath,
         about selection: PackSelection
-    ) -> StagingOrder {
-        var order = StagingOrder()
-        order.container = request.target.container?.absolute.string
-        order.applicationVersion = request.target.applicationVersion
+    ) -> StagingJob {
+        var job = StagingJob()
+        job.container = request.target.container?.absolute.string
+        job.applicationVersion = request.target.applicationVersion
         if let registration = request.target.registration {
-            order.application = registration.application.text
+            job.application = registration.application.text
         } else if let application = source.application, source.trust != nil {
             // The worker reads the same registration, and verifies with the same root.
-            order.application = application.text
-            order.container = container.absolute.string
+            job.application = application.text
+            job.container = container.absolute.string
         } else {
-            order.manifests = source.urls
-            order.container = container.absolute.string
+            job.manifests = source.urls
+            job.container = container.absolute.string
         }
         switch selection {
         case .event(let request, let essentialOnly):
-            order.event = request.rawValue
-            order.isEssentialOnly = essentialOnly
-        case .packs(let ids): order.packs = ids.map(\.text).sorted()
+            job.event = request.rawValue
+            job.isEssentialOnly = essentialOnly
+        case .packs(let ids): job.packs = ids.map(\.text).sorted()
         case .repair(let ids):
-            order.packs = ids.map(\.text).sorted()
-            order.isRepair = true
+            job.packs = ids.map(\.text).sorted()
+            job.isRepair = true
         }
-        order.environment = Self.places(request.target.environment)
-        return order
+        job.environment = Self.places(request.target.environment)
+        return job
     }
 
     /// Returns the variables with the locations of the user's files; omits those of root, whose worker knows
     /// its locations.
     private static func places(_ environment: [String: String]) -> [String: String]? {
-        var places = environment.filter { StagingOrder.variables.contains($0.key) }
+        var places = environment.filter { StagingJob.variables.contains($0.key) }
         if UserIdentity.current.user == 0 {
             for name in ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] { places[name] = nil }
         }
@@ -193,9 +193,9 @@ extension StagingService {
     /// True if a worker finds the same application and container by their names.
     private var isKnownToWorkers: Bool {
         let target = request.target
-        // An order can name a root only by the application's registration.
+        // A job can name a root only by the application's registration.
         if target.root != nil { return false }
-        // An order can contain only UTF-8 paths.
+        // A job can contain only UTF-8 paths.
         if let path = target.knownContainer, FilePath(path.string) != path { return false }
         guard let registration = target.registration else { return true }
         let folders = RegistrationFolders(environment: target.environment)
@@ -204,7 +204,7 @@ extension StagingService {
         return found == registration
     }
 
-    /// True if a worker of the daemon can resume the staging, since the request has no options that an order
+    /// True if a worker of the daemon can resume the staging, since the request has no options that a job
     /// lacks.
     ///
     /// The worker reads the machine's settings, too, but has no proxies and no credentials of users.

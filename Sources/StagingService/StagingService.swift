@@ -196,7 +196,7 @@ public struct StagingService: Sendable {
         } else {
             let run = try await stageWithPermit(
                 plan,
-                as: order(for: source, in: path, about: selection),
+                as: job(for: source, in: path, about: selection),
                 of: selection,
                 by: stager,
                 after: start,
@@ -217,7 +217,7 @@ public struct StagingService: Sendable {
     /// - Returns: The planner, with the choices of the extension, and the result, with the outcomes.
     private func stageWithPermit(
         _ plan: Plan,
-        as order: StagingOrder,
+        as job: StagingJob,
         of selection: PackSelection,
         by stager: Stager,
         after start: RunStart,
@@ -235,7 +235,7 @@ public struct StagingService: Sendable {
                 container: container,
                 stager: stager,
                 selection: selection,
-                order: order
+                job: job
             )
         }
         let runPlanner = RunPlanner(
@@ -246,7 +246,7 @@ public struct StagingService: Sendable {
             selection: selection,
             initial: planner
         )
-        let packs = try await stageWithPermit(plan, as: order, planningWith: runPlanner) {
+        let packs = try await stageWithPermit(plan, as: job, planningWith: runPlanner) {
             if let rounds, let answer { return await rounds.stage($0, for: answer.choice) }
             return await stage($0, of: manifest, in: container, by: stager)
         }

@@ -99,15 +99,15 @@ extension Session {
 }
 
 extension Session {
-    /// Returns whether an order of this user is for a container that this session's commands change.
-    func changesContainer(of order: StagingOrder, at container: FilePath) -> Bool {
-        if let path = order.container { return FilePath(path) == container }
+    /// Returns whether a job of this user is for a container that this session's commands change.
+    func changesContainer(of job: StagingJob, at container: FilePath) -> Bool {
+        if let path = job.container { return FilePath(path) == container }
         guard target.container == nil, knownContainer == container,
-            let own = target.registration, let name = order.application
+            let own = target.registration, let name = job.application
         else { return false }
         // Other variables lead to other folders of the user.
         let isElsewhere = ["HOME", "XDG_DATA_HOME"].contains { variable in
-            guard let place = order.environment?[variable] else { return false }
+            guard let place = job.environment?[variable] else { return false }
             return target.environment[variable].map { FilePath($0).absolute.string } != place
         }
         guard !isElsewhere else { return false }

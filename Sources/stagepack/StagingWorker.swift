@@ -12,15 +12,15 @@ import StagingService
 import Synchronization
 import SystemPackage
 
-/// A worker process of the daemon: reads an order from the socket on standard input, confines its process to
-/// the files that the order needs, carries it out, and reports the progress to the socket.
+/// A worker process of the daemon: reads a job from the socket on standard input, confines its process to
+/// the files that the job needs, carries it out, and reports the progress to the socket.
 ///
 /// Reads no data of a server before the process is confined.
 struct StagingWorker: Sendable {
     private let channel: MessageSocket
     private let request: Result<StagingRequest, StagingFailure>
 
-    /// Reads the order and confines the process; returns `nil` if the process was not started as a worker.
+    /// Reads the job and confines the process; returns `nil` if the process was not started as a worker.
     ///
     /// First forbids other processes of the user to trace this one and to take its socket to the daemon.
     ///
@@ -31,19 +31,19 @@ struct StagingWorker: Sendable {
         }
         ProcessSandbox.forbidTracing()
         let channel = MessageSocket(adopting: .standardInput)
-        let order: WorkerOrder
+        let job: WorkerJob
         do throws(CommandFailure) {
-            order = try self.order(channel)
+            job = try self.job(channel)
         } catch {
             error.endProgram(isHook: false)
         }
         return StagingWorker(
             channel: channel,
-            request: Result { () throws(StagingFailure) in try confinedRequest(order) }
+            request: Result { () throws(StagingFailure) in try confinedRequest(job) }
         )
     }
 
-    /// Carries out the order, and reports its end to the daemon.
+    /// Carries out the job, and reports its end to the daemon.
     func run() async -> ExitStatus {
         let reporter = WorkerReporter(channel)
         let (end, interruption) = await withInterruption(after: nil) { await carryOut(reporter) }
@@ -55,27 +55,27 @@ struct StagingWorker: Sendable {
         return .success
     }
 
-    private static func order(_ channel: MessageSocket) throws(CommandFailure) -> WorkerOrder {
+    private static func job(_ channel: MessageSocket) throws(CommandFailure) -> WorkerJob {
         do {
             let message = try channel.receive()
             return try ControlFormat.decode(
-                WorkerOrder.self,
+                WorkerJob.self,
                 from: Data(message?.bytes ?? [])
             )
         } catch {
-            throw .usage("expected an order of the daemon on standard input: \(error)")
+            throw .usage("expected a job of the daemon on standard input: \(error)")
         }
     }
 
-    /// Returns the request of an order, after confining the process to the request's files.
+    /// Returns the request of a job, after confining the process to the request's files.
     ///
     /// - Throws: ``StagingFailure`` also if the kernel cannot apply the required confinement, which for root
     ///   is the complete one.
     private static func confinedRequest(
-        _ order: WorkerOrder
+        _ job: WorkerJob
     ) throws(StagingFailure) -> StagingRequest {
-        var request = try request(order.order)
-        request.isRepetition = order.isRepetition
+        var request = try request(job.job)
+        request.isRepetition = job.isRepetition
         let restrictions: Sandbox.Restrictions
         do throws(FileError) {
             restrictions = try request.sandbox().enter()
@@ -106,21 +106,21 @@ struct StagingWorker: Sendable {
         }
     }
 
-    private static func request(_ order: StagingOrder) throws(StagingFailure) -> StagingRequest {
-        var target = StagingTarget(manifests: order.manifests ?? [])
-        if let application = order.application {
+    private static func request(_ job: StagingJob) throws(StagingFailure) -> StagingRequest {
+        var target = StagingTarget(manifests: job.manifests ?? [])
+        if let application = job.application {
             target = try StagingTarget(registered: try id(application))
         }
-        target.container = order.container.map { FilePath($0) }
-        target.applicationVersion = order.applicationVersion
+        target.container = job.container.map { FilePath($0) }
+        target.applicationVersion = job.applicationVersion
         do throws(CommandFailure) {
             let network = try parsed(NetworkOptions.self, from: [])
-            var request = try Session(target, network: network).request(try packs(order))
+            var request = try Session(target, network: network).request(try packs(job))
             request.usesDaemon = false
             request.waitsForConditions = false
             return request
         } catch {
-            throw .invalidRequest("the daemon's order: \(error.message)")
+            throw .invalidRequest("the daemon's job: \(error.message)")
         }
     }
 
@@ -128,20 +128,20 @@ struct StagingWorker: Sendable {
         do throws(ValueError) {
             return try ApplicationID(text)
         } catch {
-            throw .invalidRequest("the daemon's order: \(error)")
+            throw .invalidRequest("the daemon's job: \(error)")
         }
     }
 
-    private static func packs(_ order: StagingOrder) throws(CommandFailure) -> StagingRequest.Packs
+    private static func packs(_ job: StagingJob) throws(CommandFailure) -> StagingRequest.Packs
     {
         do throws(ValueError) {
-            guard let packs = order.packs else {
-                let event = order.event.flatMap(ContentRequest.init(rawValue:))
-                return .event(event, essentialOnly: order.isEssentialOnly ?? false)
+            guard let packs = job.packs else {
+                let event = job.event.flatMap(ContentRequest.init(rawValue:))
+                return .event(event, essentialOnly: job.isEssentialOnly ?? false)
             }
             var ids: Set<PackID> = []
             for text in packs { ids.insert(try PackID(text)) }
-            return order.isRepair ?? false ? .damaged(ids) : .named(ids)
+            return job.isRepair ?? false ? .damaged(ids) : .named(ids)
         } catch {
             throw .usage("\(error)")
         }

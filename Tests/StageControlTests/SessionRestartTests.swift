@@ -154,12 +154,12 @@ private final class Receiver: SessionReceiver {
         let connection = SessionConnection(client)
         try connection.start(Receiver())
         try await attach()
-        var order = StagingOrder()
-        order.manifests = ["https://127.0.0.1:1/manifest.json"]
-        order.container = daemon.directory.appending("container").string
-        order.packs = ["aurora"]
+        var job = StagingJob()
+        job.manifests = ["https://127.0.0.1:1/manifest.json"]
+        job.container = daemon.directory.appending("container").string
+        job.packs = ["aurora"]
         var request = TransferRequest(token: "staging", kind: .staging, url: "manifest")
-        request.staging = order
+        request.staging = job
         let ids = try await daemon.client.createTasks([request], in: "s")
         try await poll { try await daemon.client.task(ids[0]).state == .running }
         var change = TransferChange()

@@ -203,13 +203,13 @@ struct ConditionTests {
             try await daemon.client.status().conditions["metered"] == "yes"
         }
         try await daemon.makeSession("stagepack/1/1") { $0.isTransient = true }
-        var order = StagingOrder()
-        order.application = "net.example.game"
-        order.event = "periodic"
-        order.conditions = UpdateConditions(requiresExternalPower: false)
+        var job = StagingJob()
+        job.application = "net.example.game"
+        job.event = "periodic"
+        job.conditions = UpdateConditions(requiresExternalPower: false)
         var request = TransferRequest(token: "1", kind: .staging, url: "net.example.game")
         request.isSuspended = true
-        request.staging = order
+        request.staging = job
         let ids = try await daemon.client.createTasks([request], in: "stagepack/1/1")
         let id = try #require(ids.first)
         try await daemon.wait(for: [.pausedByClient, .metered], of: id)
@@ -218,7 +218,7 @@ struct ConditionTests {
                 #"{"requiresExternalPower": false, "allowsExpensiveNetworkAccess": true}"#
         )
         try await daemon.wait(for: [.pausedByClient], of: id)
-        // If the configuration has no conditions, those of the order apply again.
+        // If the configuration has no conditions, those of the job apply again.
         try reload(updateConditions: nil)
         try await daemon.wait(for: [.pausedByClient, .metered], of: id)
         try await daemon.kill()

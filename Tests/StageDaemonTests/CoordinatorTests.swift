@@ -209,17 +209,17 @@ struct CoordinatorTests {
     func aSessionThatItsClientHasLeftEndsWithTheRefusalOfItsStaging(
         _ hasLeft: Bool
     ) async throws {
-        let (coordinator, session, _) = try await makeCoordinator("order/1", isTransient: true)
+        let (coordinator, session, _) = try await makeCoordinator("job/1", isTransient: true)
         try await coordinator.addSessions()
-        let name = await coordinator.order(of: session)
-        let order = TransferCoordinator.ChangeSubject.order(try #require(name))
-        await coordinator.beginChange(of: order)
+        let key = await coordinator.jobKey(of: session)
+        let job = TransferCoordinator.ChangeSubject.stagingJob(try #require(key))
+        await coordinator.beginChange(of: job)
         let answer = Task {
             var request = TransferRequest(token: "t", kind: .staging, url: "org.example.game")
-            request.staging = StagingOrder()
+            request.staging = StagingJob()
             request.staging?.application = "org.example.game"
             request.staging?.packs = ["aurora"]
-            return try await coordinator.create(NewTasks([request]), in: "order/1", for: client)
+            return try await coordinator.create(NewTasks([request]), in: "job/1", for: client)
         }
         try await poll("the staging does not wait") {
             await coordinator.hasReservedTasks(in: session)
@@ -228,7 +228,7 @@ struct CoordinatorTests {
         var configuration = DaemonConfiguration()
         configuration.tasksPerUser = 0
         await coordinator.configure(configuration)
-        await coordinator.endChange(of: order)
+        await coordinator.endChange(of: job)
         await #expect(throws: ControlRefusal.self) { try await answer.value }
         #expect(await coordinator.sessions(for: client).isEmpty == hasLeft)
     }
@@ -242,8 +242,8 @@ extension TransferCoordinator {
         state.sessions[session]?.reserved ?? 0 > 0
     }
 
-    fileprivate func order(of session: Int64) -> SessionRecord.Order? {
-        state.sessions[session]?.record.order
+    fileprivate func jobKey(of session: Int64) -> SessionRecord.JobKey? {
+        state.sessions[session]?.record.jobKey
     }
 
     /// Adds the sessions of the journal; unlike a start of the daemon, keeps empty transient ones.

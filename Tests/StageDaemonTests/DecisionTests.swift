@@ -241,7 +241,7 @@ struct NeedsTests {
         constraints: TransferConstraints
     ) {
         var request = TransferRequest(token: "t", kind: .staging, url: "net.example.game")
-        request.staging = StagingOrder()
+        request.staging = StagingJob()
         #expect(TransferConstraints(session: SessionConfiguration(), request: request) == [])
         request.staging?.conditions = conditions
         #expect(

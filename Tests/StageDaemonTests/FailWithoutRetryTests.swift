@@ -132,7 +132,7 @@ struct FailWithoutRetryTests {
     @Test func aStagingHasNoSuchRule() async throws {
         try await daemon.makeSession("t/1") { $0.isTransient = true }
         var request = TransferRequest(token: "1", kind: .staging, url: "net.example.game")
-        request.staging = StagingOrder()
+        request.staging = StagingJob()
         request.staging?.application = "net.example.game"
         request.staging?.event = "periodic"
         request.failsWithoutRetry = true

@@ -237,10 +237,10 @@ struct HostileTests {
         try await daemon.client.makeSession("t", configuration: configuration)
         for member in ["url", "description"] {
             var request = TransferRequest(token: "t", kind: .staging, url: "http://a/")
-            var order = StagingOrder()
-            order.application = "a.b"
-            order.event = "install"
-            request.staging = order
+            var job = StagingJob()
+            job.application = "a.b"
+            job.event = "install"
+            request.staging = job
             if member == "url" {
                 request.url += character
             } else {

@@ -62,7 +62,7 @@ struct JournalFormTests {
 
     private static let request: TransferRequest = {
         var request = TransferRequest(token: "t", kind: .upload, url: "https://a.example/b")
-        request.staging = order
+        request.staging = job
         request.mirrors = ["https://c.example/b"]
         request.allowedDomains = ["*.example"]
         request.method = "POST"
@@ -96,23 +96,23 @@ struct JournalFormTests {
         return request
     }()
 
-    private static let order: StagingOrder = {
-        var order = StagingOrder()
-        order.application = "org.example"
-        order.manifests = ["https://a.example/m"]
-        order.container = "/srv/c"
-        order.applicationVersion = "1.2"
-        order.packs = ["p"]
-        order.isRepair = true
-        order.event = "periodic"
-        order.isEssentialOnly = false
-        order.conditions = UpdateConditions(
+    private static let job: StagingJob = {
+        var job = StagingJob()
+        job.application = "org.example"
+        job.manifests = ["https://a.example/m"]
+        job.container = "/srv/c"
+        job.applicationVersion = "1.2"
+        job.packs = ["p"]
+        job.isRepair = true
+        job.event = "periodic"
+        job.isEssentialOnly = false
+        job.conditions = UpdateConditions(
             requiresExternalPower: false,
             allowsExpensiveNetworkAccess: true,
             allowsConstrainedNetworkAccess: true
         )
-        order.environment = ["HOME": "/home/u"]
-        return order
+        job.environment = ["HOME": "/home/u"]
+        return job
     }()
 
     private static let event: SessionEvent = {
@@ -249,8 +249,8 @@ struct JournalFormTests {
         #expect(untested(Self.configuration) == [])
         #expect(untested(try #require(Self.configuration.handler)) == [])
         #expect(untested(Self.request) == [])
-        #expect(untested(Self.order) == [])
-        #expect(untested(try #require(Self.order.conditions)) == [])
+        #expect(untested(Self.job) == [])
+        #expect(untested(try #require(Self.job.conditions)) == [])
         #expect(untested(try #require(Self.event.response)) == [])
         #expect(untested(try #require(Self.event.failure)) == [])
         #expect(untested(Self.upload) == [])

@@ -77,7 +77,7 @@ struct RequestLimitsTests {
             $0.file = "/\0"
         },
         Row("only an upload has a file to upload") { $0.file = "/file" },
-        Row("only a staging has a 'staging'") { $0.staging = StagingOrder() },
+        Row("only a staging has a 'staging'") { $0.staging = StagingJob() },
         Row(wrongFields) { request in
             let names = (1...101).map { ("A\($0)", "b") }
             request.headers = Dictionary(uniqueKeysWithValues: names)
@@ -128,7 +128,7 @@ struct RequestLimitsTests {
         ) { try RequestLimits.check(header: name, value: "a") }
     }
 
-    private static let order = "a staging names an application or manifests"
+    private static let job = "a staging names an application or manifests"
     private static let packs = "a staging names packs or an event"
     private static let member = "a staging must not have members of a transfer"
 
@@ -141,8 +141,8 @@ struct RequestLimitsTests {
             $0.staging?.event = nil
             $0.staging?.packs = Array(repeating: String(repeating: "p", count: 100), count: 700)
         },
-        Row(order) { $0.staging?.application = nil },
-        Row(order) { $0.staging?.manifests = ["http://a/"] },
+        Row(job) { $0.staging?.application = nil },
+        Row(job) { $0.staging?.manifests = ["http://a/"] },
         Row(packs) { $0.staging?.event = nil }, Row(packs) { $0.staging?.packs = ["aurora"] },
         Row("each text of a staging must have 1 to 8192 bytes, found 0") {
             $0.staging?.applicationVersion = ""
@@ -159,9 +159,9 @@ struct RequestLimitsTests {
 
     @Test(arguments: stagings) func aStagingIsRefused(row: Row<TransferRequest>) throws {
         var valid = TransferRequest(token: "t", kind: .staging, url: "")
-        var order = StagingOrder()
-        (order.application, order.event) = ("net.example.app", "install")
-        valid.staging = order
+        var job = StagingJob()
+        (job.application, job.event) = ("net.example.app", "install")
+        valid.staging = job
         try RequestLimits.check(valid, in: SessionConfiguration())
         let request = row.changed(valid)
         #expect(throws: ControlRefusal(.invalid, message: "task 't': \(row.message)")) {
@@ -169,22 +169,22 @@ struct RequestLimitsTests {
         }
     }
 
-    /// If an order failed, the daemon repeats it with a member that says so.
+    /// If a job failed, the daemon repeats it with a member that says so.
     @Test func theLargestOrderFitsIntoAMessageAlsoWhenItIsRepeated() throws {
-        var order = StagingOrder()
-        order.application = "net.example.app"
+        var job = StagingJob()
+        job.application = "net.example.app"
         // Each text has a limit of its own.
-        order.packs = Array(repeating: String(repeating: "p", count: 8000), count: 8) + [""]
-        let rest = RequestLimits.order - (try ControlFormat.encode(order).count)
-        order.packs?[8] = String(repeating: "p", count: rest)
-        #expect(try ControlFormat.encode(order).count == RequestLimits.order)
+        job.packs = Array(repeating: String(repeating: "p", count: 8000), count: 8) + [""]
+        let rest = RequestLimits.maximumStagingBytes - (try ControlFormat.encode(job).count)
+        job.packs?[8] = String(repeating: "p", count: rest)
+        #expect(try ControlFormat.encode(job).count == RequestLimits.maximumStagingBytes)
         var largest = TransferRequest(token: "t", kind: .staging, url: "")
-        largest.staging = order
+        largest.staging = job
         try RequestLimits.check(largest, in: SessionConfiguration())
-        let repetition = WorkerOrder(order, isRepetition: true)
+        let repetition = WorkerJob(job, isRepetition: true)
         #expect(try ControlFormat.encode(repetition).count <= MessageSocket.maximumLength)
-        order.packs?[8].append("p")
-        largest.staging = order
+        job.packs?[8].append("p")
+        largest.staging = job
         let tooLarge = largest
         let message =
             "task 't': expected a 'staging' of at most 65000 bytes as JSON: ask for an event"

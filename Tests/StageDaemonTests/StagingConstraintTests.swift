@@ -14,10 +14,10 @@ struct StagingConstraintTests {
         var state = TransferState(configuration: DaemonConfiguration(), at: now)
         let session = SessionRecord(1) { $0.isTransient = true }
         state.sessions[1] = TransferState.Session(record: session)
-        var order = StagingOrder()
-        order.conditions = UpdateConditions(requiresExternalPower: false)
+        var job = StagingJob()
+        job.conditions = UpdateConditions(requiresExternalPower: false)
         var request = TransferRequest(token: "1", kind: .staging, url: "a")
-        request.staging = order
+        request.staging = job
         var record = FullTask(1, host: Scheduler.workerHost).record
         record.constraints = .unmetered
         try state.reserve([request], in: 1)

@@ -255,7 +255,7 @@ struct TransferStateTests {
     // MARK: Launches
 
     /// State whose session has an event, and the launch to record for it.
-    private func launching() throws -> (TransferState, LaunchOrder) {
+    private func launching() throws -> (TransferState, PlannedLaunch) {
         var state = state { $0.handler = LaunchHandler(command: ["/bin/true"]) }
         state.sessions[1]?.record.last = 1
         let order = state.decideLaunch(of: 1, token: "t", boot: "b", at: now)

@@ -70,7 +70,7 @@ struct TransferStateWorld {
         case committing([Int64])
         case end(Int64)
         case abort(Int64)
-        case launch(LaunchOrder)
+        case launch(PlannedLaunch)
     }
 
     private var random: SeededGenerator
@@ -243,12 +243,12 @@ struct TransferStateWorld {
         case .abort(let id):
             guard !state.attempts.contains(id) else { return pending.append(next) }
             pending.append(.end(id))
-        case .launch(let order):
-            let id = order.session.id
-            let step = state.launchRecorded(order, isOnDisk: Bool.random(using: &random))
+        case .launch(let planned):
+            let id = planned.session.id
+            let step = state.launchRecorded(planned, isOnDisk: Bool.random(using: &random))
             guard step == .start else { return }
             if state.sessions[id]?.isAttached ?? true { faults.append("a client is attached") }
-            launches[order.token] = id
+            launches[planned.token] = id
         }
     }
 
@@ -300,8 +300,8 @@ struct TransferStateWorld {
             if state.launchEnded(token, of: id) == nil { faults.append("a launch is lost") }
         }
         let id = Int64.random(in: 1...4, using: &random)
-        let order = state.decideLaunch(of: id, token: "\(random.next())", boot: "b", at: now)
-        if let order { pending.append(.launch(order)) }
+        let planned = state.decideLaunch(of: id, token: "\(random.next())", boot: "b", at: now)
+        if let planned { pending.append(.launch(planned)) }
     }
 
     private mutating func setConditions() {

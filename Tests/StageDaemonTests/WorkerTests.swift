@@ -59,14 +59,14 @@ struct WorkerTests {
                 time.sleep(600)
         """
 
-    /// A suspended task for the order of a periodic run.
+    /// A suspended task for the job of a periodic run.
     private var periodicRequest: TransferRequest {
-        var order = StagingOrder()
-        order.application = "net.example.game"
-        order.event = "periodic"
+        var job = StagingJob()
+        job.application = "net.example.game"
+        job.event = "periodic"
         var request = TransferRequest(token: "1", kind: .staging, url: "net.example.game")
         request.isSuspended = true
-        request.staging = order
+        request.staging = job
         return request
     }
 
@@ -83,7 +83,7 @@ struct WorkerTests {
         let ids = try await daemon.client.createTasks([request, other], in: "stagepack/1/1")
         let first = try await daemon.client.task(ids[0]).request.staging
         let second = try await daemon.client.task(ids[1]).request.staging
-        // An order without conditions keeps none.
+        // A job without conditions keeps none.
         #expect(first?.conditions == nil)
         let configured = UpdateConditions(
             requiresExternalPower: false,
@@ -92,7 +92,7 @@ struct WorkerTests {
         #expect(second?.conditions == configured)
     }
 
-    /// Creates the task for the order of a periodic run in a session, and returns the task.
+    /// Creates the task for the job of a periodic run in a session, and returns the task.
     private func placePeriodicOrder(in session: String) async throws -> Int64 {
         try await daemon.makeSession(session) { $0.isTransient = true }
         return try #require(
@@ -180,7 +180,7 @@ struct WorkerTests {
         #expect(try await daemon.client.tasks().map(\.id) == [id])
     }
 
-    /// Creates a periodic order, and returns its task; `nil` if it is refused.
+    /// Creates a periodic job, and returns its task; `nil` if it is refused.
     private func create(token: String, in session: String) async -> Int64? {
         var request = periodicRequest
         request.token = token
@@ -203,10 +203,10 @@ struct WorkerTests {
     private func ask(in session: String = "stagepack/1/1") async throws -> Int64 {
         try await daemon.makeSession(session) { $0.isTransient = true }
         var request = TransferRequest(token: "1", kind: .staging, url: "net.example.game")
-        var order = StagingOrder()
-        order.application = "net.example.game"
-        order.packs = ["level"]
-        request.staging = order
+        var job = StagingJob()
+        job.application = "net.example.game"
+        job.packs = ["level"]
+        request.staging = job
         let ids = try await daemon.client.createTasks([request], in: session)
         return try #require(ids.first)
     }
@@ -299,7 +299,7 @@ struct WorkerTests {
         }
         await #expect(throws: ControlError.self) { try await tell(6, 7, priority: 1) }
         #expect(try await daemon.client.task(id).bytesReceived == ByteCount(Int64(5)))
-        // A worker has received the order.
+        // A worker has received the job.
         events.close()
         try await poll("no worker starts") { starts() >= 1 }
         await #expect(throws: ControlError.self) { try await tell(6, 7) }

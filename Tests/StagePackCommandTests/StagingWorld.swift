@@ -221,23 +221,23 @@ extension ControlClient {
         _ packs: [String],
         of installed: Installed,
         session name: String = "test",
-        _ change: (inout StagingOrder) -> Void = { _ in }
+        _ change: (inout StagingJob) -> Void = { _ in }
     ) async throws -> Int64 {
         let session = "stagepack/\(name)/1"
         var configuration = SessionConfiguration()
         configuration.isTransient = true
         try await makeSession(session, configuration: configuration)
-        var order = StagingOrder()
-        order.application = installed.registration.application.text
-        order.packs = packs
-        change(&order)
+        var job = StagingJob()
+        job.application = installed.registration.application.text
+        job.packs = packs
+        change(&job)
         if geteuid() != 0 {
-            order.environment = installed.world.program.environment.filter { name, _ in
-                StagingOrder.variables.contains(name)
+            job.environment = installed.world.program.environment.filter { name, _ in
+                StagingJob.variables.contains(name)
             }
         }
-        var request = TransferRequest(token: "1", kind: .staging, url: order.application ?? "")
-        request.staging = order
+        var request = TransferRequest(token: "1", kind: .staging, url: job.application ?? "")
+        request.staging = job
         request.description = packs.joined(separator: " ")
         return try #require(try await createTasks([request], in: session).first)
     }

@@ -50,18 +50,18 @@ struct WithdrawnStagingTests {
         let place = try #require(staged.output.ranges(of: "/net.example/").last)
         let container = String(staged.output[..<place.upperBound].dropLast())
         try await withDaemon(world) { client in
-            let id = try await client.stage([world.pack, "other"], of: world.installed) { order in
+            let id = try await client.stage([world.pack, "other"], of: world.installed) { job in
                 // Nothing listens there: the task waits, so that the test can inspect it.
-                order.manifests = ["http://127.0.0.1:9/manifest.json"]
-                order.application = nil
-                order.container = container
+                job.manifests = ["http://127.0.0.1:9/manifest.json"]
+                job.application = nil
+                job.container = container
             }
             let elsewhere = try await client.stage([world.pack], of: world.installed, session: "2")
             {
-                order in
-                order.manifests = ["http://127.0.0.1:9/manifest.json"]
-                order.application = nil
-                order.container = "\(container)-other"
+                job in
+                job.manifests = ["http://127.0.0.1:9/manifest.json"]
+                job.application = nil
+                job.container = "\(container)-other"
             }
             let removed = try await world.installed.run(
                 "remove",

@@ -1,10 +1,10 @@
 package import StageModel
 
-/// Order to stage packs for a user, sent to the daemon and its workers.
+/// Job to stage packs for a user, sent to the daemon and its workers.
 ///
 /// Names either a registered application, or manifests and a container; and either packs, or an event that selects
 /// them.
-package struct StagingOrder: Hashable, Codable, Sendable {
+package struct StagingJob: Hashable, Codable, Sendable {
     /// Identifier of a registered application.
     package var application: String?
     /// URLs of a manifest in order of preference, if no application is named.
@@ -26,19 +26,19 @@ package struct StagingOrder: Hashable, Codable, Sendable {
     /// Environment variables of the client that locate the user's files.
     package var environment: [String: String]?
 
-    /// Names of the environment variables that an order may contain.
+    /// Names of the environment variables that a job may contain.
     package static let variables = [
         "HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "CURL_CA_BUNDLE", "SSL_CERT_FILE",
     ]
 
-    /// Creates an empty order.
+    /// Creates an empty job.
     package init() {}
 
     /// True for the run of a timer, for which no person waits.
     package var isPeriodic: Bool { event == ContentRequest.periodic.rawValue }
 }
 
-/// End of an attempt to carry out a ``StagingOrder``.
+/// End of an attempt to carry out a ``StagingJob``.
 package struct StagingEnd: Hashable, Codable, Sendable {
     /// Reason why packs are missing; `nil` if all were staged.
     package var failure: TransferFailure?
@@ -55,39 +55,39 @@ package struct StagingEnd: Hashable, Codable, Sendable {
     }
 }
 
-/// Message to a worker: a ``StagingOrder``, with what the daemon knows of earlier attempts.
+/// Message to a worker: a ``StagingJob``, with what the daemon knows of earlier attempts.
 ///
-/// A worker of another version than the daemon's reads the order alone.
-package struct WorkerOrder: Hashable, Codable, Sendable {
-    /// The order.
-    package var order: StagingOrder
-    /// Set if an earlier attempt to carry out the order has failed.
+/// A worker of another version than the daemon's reads the job alone.
+package struct WorkerJob: Hashable, Codable, Sendable {
+    /// The job.
+    package var job: StagingJob
+    /// Set if an earlier attempt to carry out the job has failed.
     package var isRepetition: Bool
 
     private enum Key: CodingKey { case isRepetition }
 
     /// Creates the message.
-    package init(_ order: StagingOrder, isRepetition: Bool) {
-        self.order = order
+    package init(_ job: StagingJob, isRepetition: Bool) {
+        self.job = job
         self.isRepetition = isRepetition
     }
 
     /// Decodes the message; without the member, the attempt is the first.
     package init(from decoder: any Decoder) throws {
-        order = try StagingOrder(from: decoder)
+        job = try StagingJob(from: decoder)
         let container = try decoder.container(keyedBy: Key.self)
         isRepetition = try container.decodeIfPresent(Bool.self, forKey: .isRepetition) ?? false
     }
 
     /// Encodes the message as one object.
     package func encode(to encoder: any Encoder) throws {
-        try order.encode(to: encoder)
+        try job.encode(to: encoder)
         var container = encoder.container(keyedBy: Key.self)
         if isRepetition { try container.encode(true, forKey: .isRepetition) }
     }
 }
 
-/// Progress of an attempt to carry out a ``StagingOrder``.
+/// Progress of an attempt to carry out a ``StagingJob``.
 package struct StagingBytes: Hashable, Codable, Sendable {
     /// Bytes of the packs received so far.
     package var received: ByteCount
@@ -101,7 +101,7 @@ package struct StagingBytes: Hashable, Codable, Sendable {
     }
 }
 
-/// Message of a worker that carries out a ``StagingOrder``.
+/// Message of a worker that carries out a ``StagingJob``.
 package struct WorkerMessage: Hashable, Codable, Sendable {
     /// Bytes of the packs received so far.
     package var bytesReceived: ByteCount?
