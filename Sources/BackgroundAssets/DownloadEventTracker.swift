@@ -2,7 +2,7 @@ import FoundationEssentials
 import StageControl
 import StageModel
 
-/// The state of a download as reported to a delegate, from which the next calls follow.
+/// The state of a download as its delegate knows it; determines the next calls of the delegate.
 struct DownloadEventTracker {
     /// A call or action that an event requires.
     enum Step: Equatable {
@@ -16,7 +16,7 @@ struct DownloadEventTracker {
     }
 
     private var isUnderWay = false
-    /// Number of received bytes that the delegate knows.
+    /// Received bytes that were reported to the delegate.
     private var reported: Int64
     private var challenges = 0
     /// Time of the last resumption; the daemon repeats the event, with this time, to a client that may have missed it.
@@ -40,7 +40,7 @@ struct DownloadEventTracker {
             defer { challenges += 1 }
             return [.ask(challenge: event.challenge ?? "", failures: challenges)]
         case .completed:
-            // Without a location the file was delivered before, and only the acknowledgement was lost.
+            // No location: the file was delivered before, and only the acknowledgement was lost.
             return write(event) + (event.location.map { [.finish(path: $0)] } ?? [])
         case .failed:
             return [.fail(reason: event.failure?.reason ?? "the daemon gives no reason")]

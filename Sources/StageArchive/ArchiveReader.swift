@@ -28,8 +28,8 @@ import SystemPackage
         var size: Int64?
     }
 
-    /// Opens the archive in `descriptor`, which must have the format `format`; the directory of a zip archive must
-    /// keep the limits.
+    /// Opens the archive in `descriptor`, which must have the format `format`; compares the central directory of a zip
+    /// archive with the limits.
     static func open(
         _ descriptor: FileDescriptor,
         format: ArchiveFormat,

@@ -26,7 +26,7 @@ struct TarHeaders {
     /// Offsets of entries that libarchive has not reached yet.
     private var starts: [Int64] = []
     private var nextStart = 0
-    /// Names of such entries, by offset.
+    /// Names of entries that libarchive has not reached yet, by offset.
     private var names: [Int64: StatedNames] = [:]
     /// Extended headers of the next entry.
     private var group = TarHeaderGroup()

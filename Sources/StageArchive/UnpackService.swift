@@ -122,7 +122,8 @@ package enum UnpackService {
         }
     }
 
-    /// Sets resource limits; decoders of all formats exceed 4 MiB a second on any machine in use.
+    /// Sets resource limits: of processor time, two minutes and a second for each 4 MiB of content, which a decoder of any
+    /// format writes in less.
     private static func apply(_ limits: UnpackLimits) throws(ArchiveError) {
         let bytes = UInt64(clamping: limits.bytes.rawValue)
         let resources = ResourceLimits(fileSize: bytes, cpuSecondLimit: 120 + (bytes >> 22))

@@ -35,7 +35,7 @@ package enum ControlFormat {
     ) throws -> Value {
         let decoder = JSONDecoder()
         decoder.dateDecodingStrategy = .custom { decoder in
-            // A fault gets its place, so that a refusal names the member.
+            // Adds the path of the member to an error, so that a refusal names it.
             try decoder.value { text throws(ValueError) in try InternetTime(text) }.date
         }
         return try decoder.decode(type, from: data)

@@ -48,7 +48,7 @@ final class LiveTransfer: Sendable {
         fileprivate var provisionalEndBodySize: ByteCount?
         /// Size of the body of a resumable upload, if the journal records that all of it may have been sent.
         fileprivate var resumableBodySize: ByteCount?
-        /// Set if such a request may have been sent completely.
+        /// Set if a request that must not be repeated, or a resumable upload, may have been sent completely.
         fileprivate var hasSentAll = false
 
         /// Head of the response, bounded for task lists.
@@ -60,7 +60,7 @@ final class LiveTransfer: Sendable {
             received = position
         }
 
-        /// Sets ``sent`` to a position of the upload, and counts the bytes after the last one.
+        /// Sets ``sent`` to a position of the upload, and counts the bytes since the previous position.
         fileprivate mutating func send(to position: ByteCount) {
             newlySent += max(position - sent, .zero)
             sent = position
@@ -86,8 +86,8 @@ final class LiveTransfer: Sendable {
 
     /// Creates the state before the first request; `deliver` receives events for clients.
     ///
-    /// `received` counts the bytes of earlier attempts, which a download has until a response begins it anew. Clients learn
-    /// them from the response alone, except those of a staging.
+    /// `received` is the byte count of earlier attempts. A download keeps these bytes unless the server's response starts it
+    /// again, so its clients receive a count only after that response; clients of a staging receive it at once.
     init(
         _ id: Int64,
         of user: UInt32?,

@@ -9,9 +9,9 @@ struct TaskPreparation: Sendable {
     let journal: Journal
     let files: TransferFiles
     let storage: UserStorage
-    /// Stops counting finished downloads that the user has moved away; returns whether there were any.
+    /// Releases the quota of a user's finished downloads whose files were moved away; returns whether there were any.
     let releaseMoved: @Sendable (UInt32) async -> Bool
-    /// Stops counting files.
+    /// Releases the quota of files.
     let release: @Sendable ([DiskQuota.Item]) async -> Void
 
     /// Checks that the client's process is not confined.

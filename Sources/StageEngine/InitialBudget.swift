@@ -138,8 +138,9 @@ public struct InitialBudget: Equatable, Sendable {
 }
 
 extension Planner {
-    /// Decides which indexed packs may be fetched by their archives after their objects have failed: as many, in
-    /// order, as a budget leaves bytes for beside all transfers of the plan.
+    /// Decides which indexed packs may be downloaded as archives if the download of their objects fails.
+    ///
+    /// Reserves the bytes of archives, in the order of the packs, from what the transfers of the plan leave of the budget.
     func reserveArchives(of entries: inout [Plan.Entry], in budget: InitialBudget) {
         var budget = budget
         for index in entries.indices {

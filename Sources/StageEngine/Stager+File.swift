@@ -76,7 +76,7 @@ extension IndexSource {
                 let isMade = try place.directory.makeLink(index.entries[link])
                 isChanged = isChanged || isMade
             }
-            // Covers the names, the lease that readers look for, and the parent directories.
+            // Syncs the names, the lease that readers look for, and the parent directories as well.
             if isChanged { try place.directory.synchronizeFileSystem() }
         }
         return place.content.pushing(FilePath(path.text))
@@ -94,9 +94,9 @@ extension IndexSource {
         return try await index(for: directory, base: nil, countingIn: &figures)
     }
 
-    /// Acquires the lock for fetching a part of this version, named by `what`.
-    private func lock(for what: String) async throws(StageError) -> DownloadLock {
-        let key = Digest(of: Array("\(reference.contentDigest) \(what)".utf8))
+    /// Acquires the lock for downloading a part of this version: its index, or one file.
+    private func lock(for part: String) async throws(StageError) -> DownloadLock {
+        let key = Digest(of: Array("\(reference.contentDigest) \(part)".utf8))
         let name = ContainerLayout.downloadName(ofFile: key)
         return try await work.container.downloadLock(name, report: work.report)
     }

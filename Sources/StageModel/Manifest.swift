@@ -224,8 +224,8 @@ public struct PackIndex: Hashable, Sendable {
         }
     }
 
-    /// A patch: everything that an older version lacks, compressed in parts that refer to what that version has
-    /// instead.
+    /// A patch: all content that an older version lacks, in parts that are compressed with content of that version as
+    /// their dictionary.
     public struct Patch: Hashable, Sendable {
         /// The patch's URL: absolute, or relative to each mirror.
         public var url: String
@@ -236,7 +236,7 @@ public struct PackIndex: Hashable, Sendable {
         /// The maximum number of bytes that a part of the patch decompresses to, which a decoder keeps in memory; at most
         /// ``ManifestLimits/windowSize``.
         public var windowSize: ByteCount
-        /// The maximum number of bytes of the older version that a decoder keeps beside them; at most ``ManifestLimits/windowSize``.
+        /// The maximum number of bytes of the older version that a decoder also keeps in memory; at most ``ManifestLimits/windowSize``.
         public var prefixSize: ByteCount
         /// The index, without the digests that follow from the patch, as a delta from the older one; `nil` for none.
         public var indexDelta: CompanionDelta?

@@ -23,7 +23,7 @@ private struct ByteWord {
     /// Marks bytes that are not ASCII.
     var nonASCIIBytes: UInt64 { bits & Self.upperBits }
 
-    /// Returns the place of the first marked byte, 8 if none is marked.
+    /// Returns the index of the first marked byte in the word, 8 if none is marked.
     static func firstMarked(_ marks: UInt64) -> Int { marks.trailingZeroBitCount / 8 }
 }
 

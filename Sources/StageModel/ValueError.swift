@@ -72,7 +72,7 @@ extension String {
         _ escaped: (Unicode.Scalar) -> String
     ) -> String {
         var shown = ""
-        // The text before it is in `shown`.
+        // The start of the text that is not in `shown` yet.
         var start = utf8.startIndex
         var index = start
         while index < utf8.endIndex {
@@ -94,7 +94,7 @@ extension String {
 }
 
 extension UInt8 {
-    /// Indicates whether the UTF-8 of an unsafe character begins with this byte, or that of others as well.
+    /// Indicates whether the UTF-8 of an unsafe character can begin with this byte; that of safe ones may, too.
     fileprivate var mayBeginUnsafeScalar: Bool {
         switch self {
         case 0..<0x20, 0x7F, 0xC2, 0xD8, 0xE2: true

@@ -45,8 +45,8 @@ package struct ArchivePackager: Sendable {
         _ evaluation: RecipeEvaluation,
         to output: FilePath
     ) async throws(PackagingError) -> PackagedArchive {
-        // Created first: a place that cannot be written is an error before any work. Only this task and the thread that
-        // it waits for lock it.
+        // Created first, so that a path that cannot be written is an error before any work. Only this task and the thread
+        // that it waits for lock it.
         let target = Mutex(try OutputFile(output))
         do throws(PackagingError) {
             let archive = format == .tarZstandard ? try await zstandard(for: evaluation) : nil

@@ -30,7 +30,7 @@ package struct StoredIndex: Equatable, Sendable {
         case damaged(FilePath)
         /// The index does not fit in memory.
         case noMemory(FilePath, needed: ByteCount, available: ByteCount)
-        /// The file is a difference from which clients make an index, in the folder of indexes.
+        /// The file is the delta of an index, which is in the folder of indexes, too.
         case difference(FilePath)
     }
 
@@ -252,7 +252,7 @@ extension StoredIndex.Fault: CustomStringConvertible {
         case .damaged(let path): "'\(path)' is damaged: its bytes have another digest than its name"
         case .noMemory(let path, let needed, let available):
             "not enough memory for the index '\(path)': \(needed) needed, \(available) available"
-        case .difference(let path): "'\(path)' is a difference of an index, and no index"
+        case .difference(let path): "'\(path)' is the delta of an index, and no index"
         }
     }
 }

@@ -41,7 +41,7 @@ package enum KeyFile {
         } catch {
             throw .key(source: path.string, error)
         }
-        // A file of another kind may be one that others have to read.
+        // Only PEM must be private: a file of another kind, given by mistake, is one that other users may read.
         guard
             pem.split(whereSeparator: \.isNewline).contains(where: { $0.hasPrefix("-----BEGIN ") })
         else {

@@ -116,7 +116,7 @@ package struct SandboxedProgram: Sendable {
             report: report
         )
         killSwitch.arm(supervisor)
-        // Only the child writes to these pipes: they would never end with the ends open here.
+        // A reader sees the end of a pipe only after all its writing ends are closed, this process's among them.
         output.closeWriting()
         errors.closeWriting()
         report.closeWriting()
@@ -159,7 +159,7 @@ package struct SandboxedProgram: Sendable {
             let pause: Duration = end >= 0 ? deadline - .now : .milliseconds(1)
             unsafe _ = poll(&pollRequest, 1, pause.wholeMilliseconds)
         }
-        // A supervisor that does not answer was stopped; its child dies with it.
+        // A supervisor that has not ended by now is stopped (SIGSTOP); its child dies with it.
         stage_signal_child(supervisor, 0, SIGKILL)
         _ = ChildProcess.Ending(of: supervisor, isKept: false)
     }

@@ -127,8 +127,8 @@ extension File {
         return File(adopting: file, path: path)
     }
 
-    /// Opens a regular file that is stored on a file system; checks its type before it opens it, so that
-    /// nothing else is opened on the way.
+    /// Opens a regular file that is stored on a file system; checks its type before it opens it, since opening a
+    /// device or a FIFO has side effects.
     private static func open(readingStored path: FilePath) throws(FileError) -> File {
         let found = File(
             adopting: FileDescriptor(

@@ -4,7 +4,7 @@ public import SystemPackage
 
 /// Settings of a transfer engine.
 ///
-/// They are complete: an engine reads no environment variable, and no file of the user's that is not named here.
+/// An engine reads no environment variables and, of the user's files, only those that are named here.
 public struct TransferConfiguration: Sendable {
     /// Maximum number of connections to one host.
     public var connectionsPerHost = 6

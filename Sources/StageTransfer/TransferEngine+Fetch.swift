@@ -55,7 +55,7 @@ extension TransferEngine {
                 }
                 event = .ended(outcome, progress)
             case .probe:
-                // Never requested: `isRangeUnanswered` is not set here.
+                // Not reached: the machine probes only after `isRangeUnanswered`, which only downloads to files set.
                 event = .ended(.probeSucceeded, TransferStateMachine.Progress())
             case .wait(let duration, let reason):
                 request.report(.waiting(reason, duration))

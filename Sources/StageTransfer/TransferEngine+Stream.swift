@@ -61,7 +61,7 @@ extension UploadSource {
         let source = try UploadSource(
             file,
             permission: nil,
-            // It writes nothing, so the body never waits for it.
+            // This writer writes nothing, so the body never waits for it.
             stateWriter: UploadStateWriter(UploadRequest(url: request.url), wake: {})
         ) { event in
             if case .sent(let count) = event { receive(.sent(count)) }

@@ -20,7 +20,7 @@ import SystemPackage
     private let stateWriter: UploadStateWriter
     /// Offset of the first byte of the current request.
     private var start: Int64 = 0
-    /// Offset after its last byte.
+    /// Offset after the last byte of the current request.
     private var end: Int64 = 0
     private let report: @Sendable (TransferEvent) -> Void
     private var position: Int64 = 0

@@ -46,7 +46,8 @@ enum Validator: Hashable, Sendable, Codable {
             && bytes.dropFirst().dropLast().allSatisfy { (0x21...0x7E).contains($0) && $0 != 0x22 }
     }
 
-    /// Returns whether a date can be sent back unchanged: its weekday is not checked otherwise.
+    /// Returns whether a date consists of printable ASCII, so that it can be sent back unchanged; the date parser accepts
+    /// any weekday.
     static func isPrintable(_ date: String) -> Bool {
         date.utf8.allSatisfy { (0x20...0x7E).contains($0) }
     }

@@ -44,7 +44,7 @@ package struct RegisteredTargets {
     /// Returns whether an application is registered for the group of another container beside this one.
     package func isElsewhere(_ id: ApplicationID, than path: FilePath) -> Bool {
         target(of: id).map { target in
-            // A container at another place was named by an option.
+            // A container at another path was named by an option.
             target.knownContainer?.removingLastComponent() == path.removingLastComponent()
                 && !target.isStaged(in: path)
         } ?? false
@@ -111,6 +111,6 @@ extension StagingTarget {
 
     /// Returns whether this user's packs of the target are staged in a container.
     fileprivate func isStaged(in path: FilePath) -> Bool {
-        knownContainer?.isSamePlace(as: path) ?? false
+        knownContainer?.isSameDirectory(as: path) ?? false
     }
 }

@@ -118,7 +118,7 @@ extension StagingTarget {
     /// The file of the newest root that the container has stored, for a command that names no root and whose manifest is
     /// refused without one; `nil` if the manifest needs none, or if the target has several manifests.
     package var storedRoot: FilePath? {
-        // What cannot be read is reported by the command itself.
+        // The command itself reports files that cannot be read.
         guard registration == nil, root == nil, let path = knownContainer,
             let reader = try? ContainerReader.open(path), (try? reader.hasTrust()) == true,
             let records = try? stored(reader),
@@ -223,7 +223,7 @@ extension StagingTarget {
             throw .manifestRefused(url: firstURL(of: application), refusal)
         }
         guard let registered = found, let root = RegisteredRoot(registered.trust),
-            container(of: registered.group).isSamePlace(as: path)
+            container(of: registered.group).isSameDirectory(as: path)
         else { return nil }
         return root
     }
@@ -261,7 +261,7 @@ extension FilePath {
     /// Returns whether two paths lead to the same directory, also if it does not exist yet.
     ///
     /// Compares device and inode numbers, since links and bind mounts give a directory other paths.
-    func isSamePlace(as other: FilePath) -> Bool {
+    func isSameDirectory(as other: FilePath) -> Bool {
         guard let (left, leftRest) = existing, let (right, rightRest) = other.existing else {
             return self == other
         }

@@ -15,10 +15,10 @@ struct CollectedDownload: Sendable {
     let settings: SessionConfiguration
     let request: TransferRequest
     let path: FilePath
-    /// The request for the daemon's task, as far as this command knows its result.
+    /// The progress of the request that creates the daemon's task.
     let addition = Addition()
 
-    /// Knowledge of an interrupted command about whether the daemon has the task of its download.
+    /// The progress of creating the daemon's task; an interrupted command reports by it whether the daemon continues.
     final class Addition: Sendable {
         /// The progress of the request.
         enum State: Sendable {
@@ -50,7 +50,7 @@ struct CollectedDownload: Sendable {
     /// Throws if no file can be moved to the path: if it is a directory, or the directory above it does not exist.
     func checkPath() throws(CommandFailure) {
         do throws(FileError) {
-            _ = try Self.place(of: path)
+            _ = try Self.location(of: path)
         } catch {
             var failure = CommandFailure.usage(error.description)
             if error.errno == .isDirectory { failure.hint = "name a file in the directory" }
@@ -59,7 +59,7 @@ struct CollectedDownload: Sendable {
     }
 
     /// Returns the directory and the name of a file that does not have to exist.
-    private static func place(
+    private static func location(
         of path: FilePath
     ) throws(FileError) -> (folder: Directory, name: FilePath.Component) {
         let above = path.removingLastComponent()

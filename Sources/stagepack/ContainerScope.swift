@@ -112,8 +112,8 @@ struct ContainerScopes {
 
     /// Tells people that nothing is staged, after a command that prints nothing because no container exists.
     ///
-    /// Pass `true` for `changesOwn` after a command that changes the container of this user only: then names the
-    /// command for a container that exists and is the system's.
+    /// Pass `true` for `changesOwn` after a command that changes only the container of this user: if the system's
+    /// container exists, the note then contains the command that changes it.
     func noteNothingStaged(asJSON: Bool, changesOwn: Bool = false) {
         guard !scopes.isEmpty else { return noteNoApplication(asJSON: asJSON) }
         guard !asJSON, failures.isEmpty else { return }

@@ -49,7 +49,7 @@ struct HookRun: Sendable {
     /// - Returns: The status of the first of the most severe failures.
     /// - Throws: ``CommandFailure`` if the applications cannot be listed.
     func run(isStrict: Bool) async throws(CommandFailure) -> ExitStatus {
-        // A signal between two applications does not end the process, which then could not report the others.
+        // A signal that arrives between two applications must not end the process before it has reported the others.
         let scope = InterruptingSignals.shared.begin()
         defer { InterruptingSignals.shared.end(scope) }
         let start = ContinuousClock.now

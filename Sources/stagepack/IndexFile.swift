@@ -38,7 +38,7 @@ struct IndexFile {
             guard let store = try store() else { return nil }
             return try await StoreLock(store, canBeReadOnly: true)
         } catch  where error.errno == .noSuchFileOrDirectory {
-            // Reading the index tells which file is missing.
+            // The error of reading the index names the missing file.
             return nil
         } catch {
             throw Task.isCancelled

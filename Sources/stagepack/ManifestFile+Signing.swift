@@ -45,7 +45,7 @@ extension ManifestFile {
         // Existing metadata is renewed also if the manifest's file is missing or invalid by now.
         let isFirst = try !isPublished()
         if takesManifest || isFirst { _ = try read() }
-        let (directory, component) = try place()
+        let (directory, component) = try location()
         let lock = try await lock(component, in: directory, timeout: .seconds(30))
         // The manifests of a directory share their metadata. The lock on a manifest is always taken first.
         let shared = try await self.lock("metadata", in: directory, timeout: .seconds(30))
@@ -204,7 +204,7 @@ extension ManifestFile {
     }
 
     private func files() throws(CommandFailure) -> RepositoryFiles {
-        let (directory, component) = try place()
+        let (directory, component) = try location()
         return RepositoryFiles(directory: directory, manifestName: component)
     }
 }

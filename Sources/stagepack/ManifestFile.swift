@@ -17,7 +17,7 @@ struct ManifestFile {
         name = path
     }
 
-    /// Returns the path of the manifest in a directory that was named in its place; `nil` if there is none.
+    /// Returns the path of the manifest in a directory that was named instead of a file; `nil` if there is none.
     static func manifest(inDirectory name: String) -> String? {
         let path = FilePath(name).appending("manifest.json")
         return FileStatus.exists(path) ? path.string : nil
@@ -85,7 +85,7 @@ struct ManifestFile {
     ) async throws(CommandFailure) -> (document: ManifestDocument, isChanged: Bool) {
         // Reports errors of the file before waiting for the lock.
         _ = try read()
-        let (directory, component) = try place()
+        let (directory, component) = try location()
         let lock = try await lock(component, in: directory, timeout: timeout)
         return try replace(component, in: directory, holding: lock, edit: edit)
     }
@@ -107,7 +107,7 @@ struct ManifestFile {
             throw failure
         }
         do throws(FileError) {
-            // Under the lock, no temporary file is in use: these are of killed commands.
+            // This process has the lock, so all temporary files are leftovers of killed commands.
             TemporaryFile.removeLeftovers(of: component, in: directory)
             // Servers distinguish versions by size and modification time in seconds, and need the permissions that the
             // publisher gave the file.
@@ -127,7 +127,7 @@ struct ManifestFile {
     }
 
     /// Returns the directory of the manifest, and its name there.
-    func place() throws(CommandFailure) -> (Directory, FilePath.Component) {
+    func location() throws(CommandFailure) -> (Directory, FilePath.Component) {
         let above = path.removingLastComponent()
         do throws(FileError) {
             guard let last = path.lastComponent else {

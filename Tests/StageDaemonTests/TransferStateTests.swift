@@ -258,22 +258,22 @@ struct TransferStateTests {
     private func launching() throws -> (TransferState, PlannedLaunch) {
         var state = state { $0.handler = LaunchHandler(command: ["/bin/true"]) }
         state.sessions[1]?.record.last = 1
-        let order = state.decideLaunch(of: 1, token: "t", boot: "b", at: now)
-        return (state, try #require(order))
+        let planned = state.decideLaunch(of: 1, token: "t", boot: "b", at: now)
+        return (state, try #require(planned))
     }
 
     @Test func aLaunchThatIsOnDiskStarts() throws {
-        var (state, order) = try launching()
-        #expect(order.decided.penalty == 60)
-        #expect(state.launchRecorded(order, isOnDisk: true) == .start)
+        var (state, planned) = try launching()
+        #expect(planned.decided.penalty == 60)
+        #expect(state.launchRecorded(planned, isOnDisk: true) == .start)
         #expect(state.decideLaunch(of: 1, token: "u", boot: "b", at: now) == nil)
         #expect(state.launchEnded("t", of: 1) == false)
     }
 
     @Test func noHandlerStartsForAClientThatHasComeMeanwhile() throws {
-        var (state, order) = try launching()
+        var (state, planned) = try launching()
         _ = try state.attach("s", launch: nil, for: owner, at: now)
-        #expect(state.launchRecorded(order, isOnDisk: true) == .withdraw)
+        #expect(state.launchRecorded(planned, isOnDisk: true) == .withdraw)
         #expect(state.sessions[1]?.record.launchLimiter.activeToken == nil)
         #expect(state.sessions[1]?.record.launchLimiter.penalty == 0)
         #expect(state.sessions[1]?.record.launchLimiter.failures == 0)
@@ -282,10 +282,10 @@ struct TransferStateTests {
     }
 
     @Test func noHandlerStartsForASessionThatIsRemovedMeanwhile() throws {
-        var (state, order) = try launching()
+        var (state, planned) = try launching()
         _ = state.beginRemoval(of: 1)
         _ = state.removed(1, at: now)
-        #expect(state.launchRecorded(order, isOnDisk: true) == .none)
+        #expect(state.launchRecorded(planned, isOnDisk: true) == .none)
     }
 
     @Test func aHandlerCountsUntilItEndsWhateverBecomesOfItsSession() throws {
@@ -298,19 +298,19 @@ struct TransferStateTests {
             state.sessions[id] = TransferState.Session(record: record)
         }
         for id in 1...4 as ClosedRange<Int64> {
-            let order = state.decideLaunch(of: id, token: "\(id)", boot: "b", at: now)
-            #expect(state.launchRecorded(try #require(order), isOnDisk: true) == .start)
+            let planned = state.decideLaunch(of: id, token: "\(id)", boot: "b", at: now)
+            #expect(state.launchRecorded(try #require(planned), isOnDisk: true) == .start)
         }
         _ = state.beginRemoval(of: 1)
         _ = state.removed(1, at: now)
         #expect(state.decideLaunch(of: 5, token: "5", boot: "b", at: now) == nil)
         // The launched handler has ended.
         #expect(state.launchEnded("1", of: 1) == nil)
-        let order = state.decideLaunch(of: 5, token: "5", boot: "b", at: now)
+        let planned = state.decideLaunch(of: 5, token: "5", boot: "b", at: now)
         _ = state.beginRemoval(of: 5)
         _ = state.removed(5, at: now)
         // A launch that was ordered for a session that is removed meanwhile starts no handler.
-        #expect(state.launchRecorded(try #require(order), isOnDisk: true) == .none)
+        #expect(state.launchRecorded(try #require(planned), isOnDisk: true) == .none)
         #expect(state.decideLaunch(of: 6, token: "6", boot: "b", at: now) != nil)
     }
 
@@ -338,20 +338,20 @@ struct TransferStateTests {
     }
 
     @Test func aLaunchThatCouldNotBeWrittenDownWasNone() throws {
-        var (state, order) = try launching()
-        #expect(state.launchRecorded(order, isOnDisk: false) == .none)
+        var (state, planned) = try launching()
+        #expect(state.launchRecorded(planned, isOnDisk: false) == .none)
         #expect(state.sessions[1]?.record.launchLimiter == LaunchLimiter())
     }
 
     @Test func aClientThatHasComeEndsTheDelayAlsoOfALaunchThatCouldNotBeWrittenDown() throws {
-        var (state, order) = try launching()
-        #expect(state.launchRecorded(order, isOnDisk: true) == .start)
+        var (state, planned) = try launching()
+        #expect(state.launchRecorded(planned, isOnDisk: true) == .start)
         #expect(state.launchEnded("t", of: 1) == false)
         let later = now + 61
         let second = state.decideLaunch(of: 1, token: "u", boot: "b", at: later)
-        order = try #require(second)
+        planned = try #require(second)
         _ = try state.attach("s", launch: nil, for: owner, at: later)
-        #expect(state.launchRecorded(order, isOnDisk: false) == .none)
+        #expect(state.launchRecorded(planned, isOnDisk: false) == .none)
         let launchLimiter = state.sessions[1]?.record.launchLimiter
         #expect(launchLimiter?.penalty == 0)
         #expect(launchLimiter?.failures == 0)

@@ -214,7 +214,7 @@ struct IndexedTests {
         for arguments in [["diff", path, first], ["delta", path, "--from", first]] {
             let ending = try await world.program.run(arguments)
             #expect(ending.status == 64, "\(ending)")
-            let message = "'\(path)' is a difference of an index, and no index\n"
+            let message = "'\(path)' is the delta of an index, and no index\n"
             #expect(ending.error.contains(message + "hint: name an index: "), "\(ending)")
             for index in [first, second] { #expect(ending.error.contains("'\(index)'")) }
         }

@@ -193,7 +193,7 @@ struct ManifestLintCommand: ReportingSubcommand {
         of file: String,
         _ bytes: [UInt8]
     ) throws(CommandFailure) -> [LintFinding] {
-        let (directory, name) = try ManifestFile(file).place()
+        let (directory, name) = try ManifestFile(file).location()
         let files = RepositoryFiles(directory: directory, manifestName: name)
         do throws(SigningError) {
             return SignatureLint.findings(

@@ -23,10 +23,10 @@ extension DoctorReport {
         }
     }
 
-    /// Adds the failure to read a container; one of this user's gets the command that makes it readable.
+    /// Adds the failure to read a container; for a container of this user, with the command that makes it readable.
     private mutating func add(_ failure: CommandFailure, ofContainersAt paths: [FilePath]) {
         var failure = failure
-        // The advice is to run this command.
+        // The general advice is to run `doctor`, which is this command.
         if failure.hint == StagingAdvice.checkContainer.text(after: nil, about: nil),
             let path = paths.first(where: { FileStatus(following: $0)?.owner == geteuid() })
         {
