@@ -8,7 +8,7 @@ package import SystemPackage
 ///
 /// Any number of requests may run at the same time.
 package final class Unpacker: Sendable {
-    /// The place where archives are decoded.
+    /// The thread or process that decodes archives.
     package enum Mode: Hashable, Sendable {
         /// On a new thread of this process for each archive; not available to root.
         ///

@@ -69,13 +69,13 @@ struct ZipEnd {
         let lowest = max(0, bytes.size - window)
         let tail = try bytes.bytes(at: lowest, count: Int(bytes.size - lowest))
         let signature: [UInt8] = [0x50, 0x4B, 0x05, 0x06]
-        let place = stride(from: tail.count - Int(recordLength), through: 0, by: -1).first {
+        let offset = stride(from: tail.count - Int(recordLength), through: 0, by: -1).first {
             tail[$0..<$0 + 4].elementsEqual(signature)
         }
-        guard let place else {
+        guard let offset else {
             throw .wrongFormat(expected: .zip, "the central directory is missing")
         }
-        let position = lowest + Int64(place)
+        let position = lowest + Int64(offset)
         let comment = try bytes.number(at: position + 20, count: 2)
         guard position + recordLength + comment == bytes.size else {
             throw .damaged(entry: nil, "extra bytes follow the end of the archive")

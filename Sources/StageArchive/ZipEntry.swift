@@ -61,7 +61,7 @@ struct ZipEntry {
     func extent(in bytes: ZipBytes, limit: Int64) throws(ArchiveError) -> Range<Int64> {
         guard offset >= 0, offset <= limit - 30,
             try bytes.number(at: offset, count: 4) == 0x0403_4B50
-        else { throw disagreement("place") }
+        else { throw disagreement("offset") }
         let nameLength = try bytes.number(at: offset + 26, count: 2)
         let extraLength = try bytes.number(at: offset + 28, count: 2)
         let start = offset + 30 + nameLength + extraLength

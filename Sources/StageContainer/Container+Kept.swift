@@ -14,10 +14,10 @@ package struct KeptGeneration: Equatable, Sendable {
 
 extension ContainerReader {
     /// Returns the generations with the version and the content of `pack` that are not current and have all their files,
-    /// the latest copy first; none if the pack has neither a link nor a directory in its place.
+    /// the latest copy first; none if the pack has neither a link nor a directory of its name in `packs/`.
     ///
     /// Such a generation remains after a rollback whose pin was released, after a publication that was killed before it
-    /// switched the link, and in a copy of the container that has a directory in the place of the link. Does not compare the
+    /// switched the link, and in a copy of the container that has a directory instead of the link. Does not compare the
     /// content with its digests. Costs a listing of the pack's generations, and some fstatat(2) for each that is returned.
     package func keptGenerations(
         holding pack: Pack

@@ -95,7 +95,7 @@ extension Container {
         return Publication.Place(generation: generation, directory: directory, link: link)
     }
 
-    /// Changes the link of a pack; if a directory is in its place, removes that, and tries again.
+    /// Changes the link of a pack; if the pack has a directory instead of the link, removes it, and tries again.
     ///
     /// A copy of a container that followed links has such directories, and no rename replaces one. Readers find no pack until
     /// the second attempt.

@@ -202,7 +202,7 @@ public final class ContainerReader: Sendable {
         }
     }
 
-    /// Returns the IDs of the packs that have a directory in the place of the link, in order.
+    /// Returns the IDs of the packs that have a directory instead of the link, in order.
     ///
     /// A copy of a container that followed links has these. The packs count as not staged.
     package func copiedPacks() throws(ContainerError) -> [PackID] {
@@ -212,7 +212,7 @@ public final class ContainerReader: Sendable {
         }
     }
 
-    /// Returns whether a directory is in the place of the pack's link.
+    /// Returns whether the pack has a directory instead of its link.
     func isCopied(_ id: PackID) throws(ContainerError) -> Bool {
         try ContainerError.wrapping { () throws(FileError) in
             try packs.status(FilePath(id.component))?.kind == .directory

@@ -98,17 +98,17 @@ package struct OfferConflicts {
     /// The conflicts.
     package private(set) var list: [OfferConflict] = []
     /// The indices in ``list``, by the pairs of applications.
-    private var places: [[ApplicationID]: Int] = [:]
+    private var indexes: [[ApplicationID]: Int] = [:]
 
     /// Creates an empty list.
     package init() {}
 
     /// Adds the conflict, or counts its pack in the conflict of the same applications.
     package mutating func add(_ conflict: OfferConflict) {
-        if let place = places[conflict.applications] {
-            list[place].otherPacks += 1
+        if let index = indexes[conflict.applications] {
+            list[index].otherPacks += 1
         } else {
-            places[conflict.applications] = list.count
+            indexes[conflict.applications] = list.count
             list.append(conflict)
         }
     }

@@ -31,7 +31,7 @@ public struct StoredGeneration: Equatable, Sendable {
     public var isLeased: Bool
     /// `true` if the pack is pinned to the generation.
     public var isPinned: Bool
-    /// `true` if a copy of the container has a directory in the place of the pack's link; 'repair' makes the link again from
+    /// `true` if a copy of the container has a directory instead of the pack's link; 'repair' makes the link again from
     /// one of the pack's generations, so all of them stay.
     package var isCopied = false
     /// The measured space and inodes on disk; `nil` if they were not measured.

@@ -1,9 +1,9 @@
 import DequeModule
 
-/// Queue of the deletions of upload resources, in which users take turns.
+/// Queue of the deletions of upload resources, which starts those of its users in rotation.
 ///
 /// A server that does not respond occupies a deletion until its time limit. One user therefore has few running
-/// deletions, so that there are places for those of other users.
+/// deletions, so that those of other users can run, too.
 struct DeletionQueue {
     /// Maximum number of running deletions, since each may use a connection that transfers wait for.
     static let limit = 8
@@ -13,8 +13,8 @@ struct DeletionQueue {
     static let capacity = 1024
 
     private var queued: [UInt32: Deque<ResourceDeletion>] = [:]
-    /// Users with queued deletions, in the order of their turns.
-    private var turns: Deque<UInt32> = []
+    /// Users with queued deletions; the first one is served next.
+    private var rotation: Deque<UInt32> = []
     private var running: [UInt32: Int] = [:]
     private var queuedCount = 0
     private var runningCount = 0
@@ -22,7 +22,7 @@ struct DeletionQueue {
     /// Queues a deletion; if the queue is full, drops the last one of the user with the most.
     mutating func append(_ deletion: ResourceDeletion) {
         let user = deletion.owner.user
-        if queued[user] == nil { turns.append(user) }
+        if queued[user] == nil { rotation.append(user) }
         queued[user, default: []].append(deletion)
         queuedCount += 1
         guard queuedCount > Self.capacity,
@@ -37,10 +37,10 @@ struct DeletionQueue {
     /// It runs until ``end(of:)`` is called with its user.
     mutating func next() -> ResourceDeletion? {
         guard runningCount < Self.limit,
-            let place = turns.firstIndex(where: { running[$0, default: 0] < Self.limitPerUser })
+            let index = rotation.firstIndex(where: { running[$0, default: 0] < Self.limitPerUser })
         else { return nil }
-        let user = turns.remove(at: place)
-        turns.append(user)
+        let user = rotation.remove(at: index)
+        rotation.append(user)
         guard let deletion = queued[user]?.popFirst() else { return nil }
         noteRemoval(of: user)
         running[user, default: 0] += 1
@@ -55,11 +55,11 @@ struct DeletionQueue {
         runningCount -= 1
     }
 
-    /// Counts a deletion that was removed, and ends the turns of a user who has no other one.
+    /// Counts a deletion that was removed, and removes a user without others from the rotation.
     private mutating func noteRemoval(of user: UInt32) {
         queuedCount -= 1
         guard queued[user]?.isEmpty ?? true else { return }
         queued[user] = nil
-        turns.removeAll { $0 == user }
+        rotation.removeAll { $0 == user }
     }
 }

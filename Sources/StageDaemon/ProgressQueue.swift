@@ -53,9 +53,9 @@ struct ProgressQueue {
     /// Drops the oldest event of the user with the most memory, and returns its session.
     private mutating func drop() -> Int64? {
         guard let largest = bytesByUser.max(by: { $0.value < $1.value }),
-            let place = entries.firstIndex(where: { $0.user == largest.key })
+            let index = entries.firstIndex(where: { $0.user == largest.key })
         else { return nil }
-        let entry = entries.remove(at: place)
+        let entry = entries.remove(at: index)
         bytes -= entry.bytes
         let rest = largest.value - entry.bytes
         bytesByUser[largest.key] = rest > 0 ? rest : nil

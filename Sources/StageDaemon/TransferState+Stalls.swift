@@ -28,8 +28,8 @@ extension TransferState {
         }
     }
 
-    /// Reserves a place for a task that will fail instead of waiting, until the journal has recorded the change; returns the
-    /// number of reserved places, which the caller gives back.
+    /// Counts a task that will fail instead of waiting against the limit of such tasks, before the journal has recorded the
+    /// change; returns the number of counted tasks, which the caller subtracts afterwards.
     mutating func reserveWithoutRetry(for change: TransferChange, of task: FullTask) -> Int {
         guard change.failsWithoutRetry == true, !withoutRetry.contains(task.record.id) else {
             return 0

@@ -49,7 +49,7 @@ struct WorkerRunner: Sendable {
         let end = await live.stopSwitch.run {
             await runWorker(job, name: name, owner: owner, transfer: live)
         }
-        // It keeps its place until it has ended, or the daemon ends.
+        // A process that cannot be killed counts as a running worker until it has ended.
         if case .stopped(let remaining?) = end { await remaining.waitForEnd() }
         await withBlockingThread { launcher.groups?.end(name, of: owner.user) }
         switch end {

@@ -18,7 +18,7 @@ struct BaseContentMap: Sendable {
     /// Files by the hash of their digest.
     private var files: [Int: Int32] = [:]
     /// Locations of frames by the hash of their digest.
-    private var frames: [Int: Place] = [:]
+    private var frames: [Int: Location] = [:]
 
     private struct File {
         /// The position in the index; -1 without an index.
@@ -28,7 +28,7 @@ struct BaseContentMap: Sendable {
         var size: Int64
     }
 
-    private struct Place {
+    private struct Location {
         var file: Int32
         var offset: Int64
     }
@@ -55,15 +55,15 @@ struct BaseContentMap: Sendable {
     }
 
     /// Returns the location of this frame's content.
-    func place(of frame: ContentIndex.Frame) -> (path: String, offset: Int64)? {
+    func location(of frame: ContentIndex.Frame) -> (path: String, offset: Int64)? {
         frames[frame.digest.hashValue].map { (path($0.file), $0.offset) }
     }
 
     /// Returns the file at a position of the index, by binary search.
     func file(at entry: Int) -> (path: String, size: Int64)? {
-        let place = list.partitioningIndex { Int($0.entry) >= entry }
-        guard place < list.count, Int(list[place].entry) == entry else { return nil }
-        return (path(Int32(place)), list[place].size)
+        let position = list.partitioningIndex { Int($0.entry) >= entry }
+        guard position < list.count, Int(list[position].entry) == entry else { return nil }
+        return (path(Int32(position)), list[position].size)
     }
 
     private func path(_ file: Int32) -> String {

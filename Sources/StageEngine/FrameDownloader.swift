@@ -7,8 +7,8 @@ import StageSystem
 import StageTransfer
 import Synchronization
 
-/// Fetches frames from a delta set and from bundles, several ranges at a time, and writes each frame to its
-/// place.
+/// Fetches frames from a delta set and from bundles, several ranges at a time, and writes each frame into its
+/// files.
 struct FrameDownloader: Sendable {
     let source: IndexSource
     let tree: IndexedTree

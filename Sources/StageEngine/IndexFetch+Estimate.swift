@@ -120,6 +120,6 @@ extension ContentIndex {
             case .frames(let list): wanted.formUnion(list)
             }
         }
-        return wanted.filter { base?.place(of: frames[$0]) == nil }.sorted()
+        return wanted.filter { base?.location(of: frames[$0]) == nil }.sorted()
     }
 }

@@ -126,7 +126,7 @@ extension ContentIndex {
         var cursor = DirectoryCursor(base.content)
         for (position, file) in files {
             guard let path = base.contentMap.path(of: file),
-                let place = try cursor.place(of: path),
+                let place = try cursor.location(of: path),
                 let status = try place.directory.status(place.name),
                 status.kind == .file, status.size == file.size,
                 status.mode == UInt32(file.mode.rawValue), status.linkCount < 16_384

@@ -5,8 +5,7 @@ import StageSystem
 import SystemPackage
 
 extension IndexedTree {
-    /// Moves those files of an unpacked archive that match the index to their places; returns `nil` if stopped
-    /// early.
+    /// Moves those files of an unpacked archive that match the index into the tree; returns `nil` if stopped early.
     ///
     /// Replaces partial files of an earlier run. Links and directories are not moved: they are made from the
     /// index.
@@ -34,25 +33,25 @@ extension IndexedTree {
             if isStopped() { return nil }
             let path = index.entries.path(at: position)
             guard
-                let place = Self.place(
+                let found = Self.location(
                     of: path,
                     file,
                     in: &source,
                     isVerified: areVerified,
                     using: &buffer
                 ),
-                let name = place.name.lastComponent
+                let name = found.name.lastComponent
             else { continue }
-            let (directory, _) = try target.existingPlace(of: path.text)
-            try place.directory.rename(name, to: name, in: directory)
+            let (directory, _) = try target.existingLocation(of: path.text)
+            try found.directory.rename(name, to: name, in: directory)
             done[position] = true
         }
         return done
     }
 
-    /// Returns the place of an unpacked file after setting its mode, or `nil` unless its content matches the
+    /// Returns the location of an unpacked file after setting its mode, or `nil` unless its content matches the
     /// index.
-    private static func place(
+    private static func location(
         of path: ContentPath,
         _ file: ContentIndex.File,
         in source: inout DirectoryCursor,
@@ -60,15 +59,15 @@ extension IndexedTree {
         using buffer: inout [UInt8]
     ) -> (directory: Directory, name: FilePath)? {
         do throws(FileError) {
-            guard let place = try source.place(of: path.text),
-                let made = try place.directory.file(reading: place.name),
+            guard let found = try source.location(of: path.text),
+                let made = try found.directory.file(reading: found.name),
                 try made.status().size == file.size
             else { return nil }
             if !isVerified, try Digest(of: made, size: file.size, using: &buffer) != file.digest {
                 return nil
             }
             try made.ensureMode(file.mode)
-            return place
+            return found
         } catch {
             // An entry of another kind or an unreadable file is fetched from another source.
             return nil

@@ -83,7 +83,7 @@ struct IndexedTree: Sendable {
     /// Creates the directories and the empty files.
     func prepare(_ cursor: inout DirectoryCursor) throws(FileError) {
         for directory in index.directories {
-            let place = try cursor.existingPlace(of: directory.text)
+            let place = try cursor.existingLocation(of: directory.text)
             try place.directory.removeUnless(.directory, at: place.name)
             _ = try place.directory.makeDirectory(place.name, exactly: .directory)
         }
@@ -106,7 +106,7 @@ struct IndexedTree: Sendable {
     func makeLinks(_ cursor: inout DirectoryCursor) throws(FileError) {
         for position in index.entries.indices {
             guard case .link(let target) = index.entries.kind(at: position) else { continue }
-            let place = try cursor.existingPlace(of: index.entries.path(at: position).text)
+            let place = try cursor.existingLocation(of: index.entries.path(at: position).text)
             do throws(FileError) {
                 try place.directory.createLink(place.name, to: target.text)
             } catch  where error.errno == .fileExists {
@@ -171,7 +171,7 @@ struct IndexedTree: Sendable {
         for file: ContentIndex.File,
         using cursor: inout DirectoryCursor
     ) throws(FileError) -> File {
-        let (directory, name) = try cursor.existingPlace(of: path.text)
+        let (directory, name) = try cursor.existingLocation(of: path.text)
         if case .frames(let list) = file.content, list.count > 1,
             let open = try directory.file(updatingExisting: name)
         {
@@ -214,7 +214,7 @@ extension IndexedTree {
         for (position, file) in index.files
         where file.size > 0 && !inventory.done[position] {
             let path = index.entries.path(at: position)
-            let (directory, name) = try cursor.existingPlace(of: path.text)
+            let (directory, name) = try cursor.existingLocation(of: path.text)
             try directory.removeUnless(.file, at: name)
             guard let source = try directory.file(reading: name) else { continue }
             let status = try source.status()
@@ -262,12 +262,12 @@ extension IndexedTree {
         using buffer: inout [UInt8]
     ) throws(FileError) -> Bool {
         guard let file = index.entries.file(at: position),
-            let old = try generation.place(of: path),
+            let old = try generation.location(of: path),
             let source = try old.directory.file(reading: old.name),
             case let status = try source.status(), status.size == file.size,
             try Digest(of: source, size: file.size, using: &buffer) == file.digest
         else { return false }
-        let (directory, name) = try cursor.existingPlace(of: index.entries.path(at: position).text)
+        let (directory, name) = try cursor.existingLocation(of: index.entries.path(at: position).text)
         if status.mode == UInt32(file.mode.rawValue) {
             do throws(FileError) {
                 try directory.createHardLink(name, to: old.name, in: old.directory)

@@ -175,7 +175,7 @@ private struct StagedPieceReader: ~Copyable {
                 entry = piece.entry
                 file = nil
                 let path = index.entries.path(at: piece.entry).text
-                if let place = try cursor.place(of: path) {
+                if let place = try cursor.location(of: path) {
                     file = try place.directory.file(reading: place.name)
                 }
             }

@@ -35,7 +35,7 @@ struct ReusableContent: Sendable {
                 expected.done[position] = map.path(of: file) != nil
             }
             for frame in tree.frames(except: expected.done)
-            where map.place(of: tree.index.frames[frame]) != nil {
+            where map.location(of: tree.index.frames[frame]) != nil {
                 expected.frames.insert(frame)
             }
         }
@@ -123,14 +123,14 @@ struct ReusableContent: Sendable {
             using old: inout DirectoryCursor
         ) throws(FileError) -> [UInt8]? {
             let frame = tree.index.frames[position]
-            guard let place = map.place(of: frame) else { return nil }
-            if path != place.path {
-                path = place.path
-                let there = try old.place(of: place.path)
+            guard let location = map.location(of: frame) else { return nil }
+            if path != location.path {
+                path = location.path
+                let there = try old.location(of: location.path)
                 file = try there?.directory.file(reading: there?.name ?? FilePath())
             }
             var bytes = [UInt8](repeating: 0, count: frame.length)
-            let count = try file?.read(into: &bytes, at: place.offset) ?? 0
+            let count = try file?.read(into: &bytes, at: location.offset) ?? 0
             return count == frame.length && Digest(of: bytes) == frame.digest ? bytes : nil
         }
     }

@@ -4,7 +4,7 @@ public import StageModel
 public struct StagingProgress: Equatable, Sendable {
     /// The packs to stage, in the order of the plan.
     public private(set) var packs: [PackProgress]
-    private var places: [PackID: Int]
+    private var positions: [PackID: Int]
 
     /// Creates the progress of a plan that has not started.
     public init(_ plan: Plan) {
@@ -14,17 +14,17 @@ public struct StagingProgress: Equatable, Sendable {
             let isShared = pack.archive.map { !archives.insert($0.digest).inserted } ?? false
             return PackProgress(pack, sharesArchive: isShared && pack.index == nil)
         }
-        places = Dictionary(uniqueKeysWithValues: packs.enumerated().map { ($1.id, $0) })
+        positions = Dictionary(uniqueKeysWithValues: packs.enumerated().map { ($1.id, $0) })
     }
 
     /// Updates the progress with an event; ignores packs that are not in the plan.
     public mutating func apply(_ event: StagingEvent, to id: PackID) {
-        guard let place = places[id] else { return }
-        packs[place].apply(event)
+        guard let position = positions[id] else { return }
+        packs[position].apply(event)
     }
 
     /// Returns the progress of a pack; `nil` if the plan does not stage it.
-    public subscript(id: PackID) -> PackProgress? { places[id].map { packs[$0] } }
+    public subscript(id: PackID) -> PackProgress? { positions[id].map { packs[$0] } }
 
     /// The bytes to transfer for all packs.
     public var downloadSize: ByteCount { packs.reduce(.zero) { $0 + $1.downloadSize } }

@@ -116,7 +116,7 @@ extension ContentIndex {
                 throw reader.fault("a frame refers to a missing bundle")
             }
             expected.enter(Int(bundle))
-            let gap = try reader.difference("the place of a frame")
+            let gap = try reader.difference("the offset of a frame")
             let (offset, isOff) = expected.offset.addingReportingOverflow(gap)
             let length = Int64(frames[index].storedLength)
             guard !isOff, offset >= 0, offset <= bundles[Int(bundle)].size - length else {

@@ -32,7 +32,7 @@ package struct CombiningSequence {
 
     /// Checks JSON from outside, before a parser reads it.
     ///
-    /// - Throws: ``ManifestError/notJSON(_:)`` with the place of a sequence that is too long.
+    /// - Throws: ``ManifestError/notJSON(_:)`` with the position of a sequence that is too long.
     package static func check(json: [UInt8]) throws(ManifestError) {
         guard let offset = excess(inJSON: json.span) else { return }
         throw JSONParser(json).fault(

@@ -1,10 +1,10 @@
 extension DecodingError {
-    /// Maximum size of a text in which the place of an error is located: the parsed value takes several times the memory of the text.
+    /// Maximum size of a text that is parsed to name the location of an error: the parsed value takes several times the memory of the text.
     private static let longestText = 1 << 20
 
-    /// Returns the place and the cause of the error in plain words; `json` is the text that could not be decoded.
+    /// Returns the location and the cause of the error in plain words; `json` is the text that could not be decoded.
     ///
-    /// Foundation's own descriptions name types of Swift, and no place in a text that is not JSON. Those of this package, which are kept,
+    /// Foundation's own descriptions name Swift types, and not the position of a syntax error. Those of this package, which are kept,
     /// begin with a lower-case letter.
     package func text(in json: [UInt8]) -> String {
         var document: JSONTree?
@@ -19,11 +19,11 @@ extension DecodingError {
         case .typeMismatch(let type, let context), .valueNotFound(let type, let context):
             return Self.text(of: "expected \(Self.noun(of: type))", at: context, in: document)
         case .keyNotFound(let key, let context):
-            return Self.place(of: context)
+            return Self.memberPath(of: context)
                 + "the member '\(key.stringValue.forDisplay())' is missing"
         case .dataCorrupted(let context):
             if context.debugDescription.first?.isLowercase ?? false {
-                return Self.place(of: context) + context.debugDescription
+                return Self.memberPath(of: context) + context.debugDescription
             }
             // Foundation does not tell which number of a valid document it cannot represent.
             if document != nil, context.codingPath.isEmpty {
@@ -40,7 +40,7 @@ extension DecodingError {
         }
     }
 
-    /// Returns the fault with its place, and with the actual value, if the document has it.
+    /// Returns the fault with the path of its member, and with the actual value, if the document has it.
     private static func text(
         of fault: String,
         at context: Context,
@@ -52,11 +52,11 @@ extension DecodingError {
             case .string(let text)?: "'\(text.forDisplay(atMost: 60))'"
             case let value?: value.noun
             }
-        return place(of: context) + fault + (found.map { ", found \($0)" } ?? "")
+        return memberPath(of: context) + fault + (found.map { ", found \($0)" } ?? "")
     }
 
     /// Returns the path of a member, such as `'tasks[0].kind': `; empty for the whole document.
-    private static func place(of context: Context) -> String {
+    private static func memberPath(of context: Context) -> String {
         let steps = context.codingPath.map { key in
             key.intValue.map { JSONNode.Step.element($0) } ?? .member(key.stringValue)
         }

@@ -58,7 +58,7 @@ public enum ContainerLocations {
         return [user(group, environment: environment), system(group)].compactMap { $0 }
     }
 
-    /// Returns the owner of the container that a path is in; `nil` for a container in another place.
+    /// Returns the owner of the container that a path is in; `nil` for a container at another path.
     ///
     /// The default environment is that of this process.
     public static func location(

@@ -93,7 +93,7 @@ extension PackStore {
 
     /// Returns the owner of the container that readers use for a pack: the user or the system.
     ///
-    /// - Returns: `nil` if the pack is not staged, or if its container is in another place.
+    /// - Returns: `nil` if the pack is not staged, or if its container is at another path.
     public func location(of id: PackID) throws(PackStoreError) -> ContainerLocation? {
         try container(of: id).flatMap { ContainerLocations.location(of: $0) }
     }

@@ -36,7 +36,7 @@ struct DeltaPlan: Equatable {
         let left = Set(IndexDifference(from: old, to: new).frames)
         guard !left.isEmpty else { return }
         let addresses = ContentAddresses(of: old)
-        let choice = PlaceChoice(matches: matches, addresses: addresses)
+        let choice = OldContentChoice(matches: matches, addresses: addresses)
         let candidates = Self.candidates(for: left, from: old, to: new, by: choice)
         pack(candidates, in: addresses)
     }
@@ -75,11 +75,11 @@ struct DeltaPlan: Equatable {
         for left: Set<Int>,
         from old: ContentIndex,
         to new: ContentIndex,
-        by choice: PlaceChoice
+        by choice: OldContentChoice
     ) -> [Candidate] {
         let counterparts = Counterparts(in: old)
-        var parts: [Int: [PlaceChoice.Piece]] = [:]
-        var chosen: [Int: PlaceChoice.Result] = [:]
+        var parts: [Int: [OldContentChoice.Piece]] = [:]
+        var chosen: [Int: OldContentChoice.Result] = [:]
         for position in new.entries.indices {
             guard let file = new.entries.file(at: position), file.size > 0 else { continue }
             let path = new.entries.pathBytes(at: position)
@@ -87,9 +87,9 @@ struct DeltaPlan: Equatable {
             case .part(let frame, let offset):
                 guard left.contains(frame) else { continue }
                 let counterpart = counterparts[path].flatMap(choice.addresses.range(ofEntry:))
-                let piece = PlaceChoice.Piece(
+                let piece = OldContentChoice.Piece(
                     range: offset..<offset + Int(file.size),
-                    counterpart: counterpart?.prefix(PlaceChoice.reach)
+                    counterpart: counterpart?.prefix(OldContentChoice.reach)
                 )
                 parts[frame, default: []].append(piece)
             case .frames(let list):
@@ -109,7 +109,7 @@ struct DeltaPlan: Equatable {
             }
         }
         for (frame, pieces) in parts where chosen[frame] == nil {
-            chosen[frame] = choice.places(for: pieces, of: frame)
+            chosen[frame] = choice.oldContent(for: pieces, of: frame)
         }
         return chosen.compactMap { frame, result in
             guard let first = result.addresses.ranges.first else { return nil }
@@ -125,8 +125,8 @@ struct DeltaPlan: Equatable {
         near counterpart: Int?,
         of old: ContentIndex,
         missing left: Set<Int>,
-        by choice: PlaceChoice,
-        chosen: inout [Int: PlaceChoice.Result]
+        by choice: OldContentChoice,
+        chosen: inout [Int: OldContentChoice.Result]
     ) {
         let file = counterpart.flatMap(choice.addresses.range(ofEntry:))
         let anchors = counterpart.map(old.anchors(in:)) ?? [:]
@@ -138,8 +138,8 @@ struct DeltaPlan: Equatable {
                 expected = file.lowerBound + place
             } else if left.contains(frame), chosen[frame] == nil {
                 let near = expected.flatMap { choice.surroundings(of: $0, length: length) }
-                let piece = PlaceChoice.Piece(range: 0..<Int(length), counterpart: near)
-                let result = choice.places(for: [piece], of: frame)
+                let piece = OldContentChoice.Piece(range: 0..<Int(length), counterpart: near)
+                let result = choice.oldContent(for: [piece], of: frame)
                 chosen[frame] = result
                 if let best = result.best { expected = best }
             }

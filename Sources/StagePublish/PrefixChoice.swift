@@ -18,7 +18,7 @@ struct PrefixChoice {
     /// The number of bytes before and after the same offset of the counterpart whose pieces get a weight.
     private static let reach = Int64(1 << 20)
 
-    /// Prepares the choice; `source` are the pieces of `old`, and `matches` the places there of samples of `new`.
+    /// Prepares the choice; `source` are the pieces of `old`, and `matches` the locations in `old` of samples of `new`.
     init(
         from old: ContentIndex,
         to new: ContentIndex,

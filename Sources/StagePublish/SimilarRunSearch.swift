@@ -3,27 +3,27 @@ import StageSystem
 
 /// Finds ranges of a part's content that are similar to ranges of its prefix, as `bsdiff` does (``SimilarRun``).
 ///
-/// A run continues through mismatches until another place of the prefix matches the following bytes clearly better. Both of its
-/// ends are then moved to where most bytes are equal. Places are found by eight equal bytes and not by a sorted index of all
+/// A run continues through mismatches until another offset in the prefix matches the following bytes clearly better. Both of its
+/// ends are then moved to where most bytes are equal. Offsets are found by eight equal bytes and not by a sorted index of all
 /// suffixes, which would take eight times the memory of the prefix and minutes: runs in programs have such eight bytes every
 /// few instructions.
 struct SimilarRunSearch {
     /// The maximum number of bytes that the encoded runs may have.
     let mostBytes: Int
 
-    /// The number of equal bytes by which places are found.
+    /// The number of equal bytes by which offsets in the prefix are found.
     private static let wordLength = MemoryLayout<UInt64>.size
-    /// The number of bytes by which the equal bytes at another place have to exceed those at the current one.
+    /// The number of bytes by which the equal bytes at another offset have to exceed those at the current one.
     ///
     /// With 8, versions of pydantic-core and Polars have so many runs that encoding the runs takes the bytes that they save.
     private static let leastGain = 12
-    /// The maximum number of bytes up to the first mismatch that are compared at another place.
+    /// The maximum number of bytes up to the first mismatch that are compared at another offset.
     ///
     /// It is far above the length between mismatches in programs, and limits the time for content that repeats itself.
     private static let reach = 256
-    /// The maximum number of bytes by which a run may begin before the place where it was found.
+    /// The maximum number of bytes by which a run may begin before the offset at which it was found.
     ///
-    /// It limits the time for content that repeats itself, each place of which is found again and again.
+    /// It limits the time for content that repeats itself, each offset of which is found again and again.
     private static let reachBack = 1024
     /// The minimum number of bytes of an encoded run.
     private static let leastRunLength = 3
@@ -60,14 +60,14 @@ struct SimilarRunSearch {
         unless cancellation: Cancellation
     ) -> [SimilarRun]? {
         guard min(content.count, prefix.count) >= Self.wordLength else { return [] }
-        let places = PlaceTable(of: prefix.span)
-        return runs(of: content.span, in: prefix.span, by: places, unless: cancellation)
+        let offsets = OffsetTable(of: prefix.span)
+        return runs(of: content.span, in: prefix.span, by: offsets, unless: cancellation)
     }
 
     private func runs(
         of content: Span<UInt8>,
         in prefix: Span<UInt8>,
-        by places: PlaceTable,
+        by offsets: OffsetTable,
         unless cancellation: Cancellation
     ) -> [SimilarRun]? {
         var runs: [SimilarRun] = []
@@ -79,7 +79,7 @@ struct SimilarRunSearch {
                 than: current,
                 of: content,
                 in: prefix,
-                by: places,
+                by: offsets,
                 unless: cancellation
             )
             if cancellation.isRequested { return nil }
@@ -117,14 +117,14 @@ struct SimilarRunSearch {
         return runs
     }
 
-    /// Returns the first place from an offset on where another place of the prefix has clearly more in common with the content than
-    /// the current run; `nil` if none has.
+    /// Returns the first offset in the content, from `offset` on, whose bytes match another range of the prefix clearly better than
+    /// the current run, with the offset of that range; `nil` if there is none.
     private static func next(
         from offset: Int,
         than current: Start?,
         of content: Span<UInt8>,
         in prefix: Span<UInt8>,
-        by places: PlaceTable,
+        by offsets: OffsetTable,
         unless cancellation: Cancellation
     ) -> Start? {
         var offset = offset
@@ -140,13 +140,13 @@ struct SimilarRunSearch {
                 offset += wordLength
                 continue
             }
-            if let place = places.place(of: here), place != own {
-                let length = lengthOfMatch(offset, place, of: content, in: prefix)
+            if let match = offsets.offset(of: here), match != own {
+                let length = lengthOfMatch(offset, match, of: content, in: prefix)
                 if length >= wordLength,
                     length > leastGain
                         + equalCount(offset, own, length: length, of: content, in: prefix)
                 {
-                    return Start(content: offset, prefix: place)
+                    return Start(content: offset, prefix: match)
                 }
             }
             offset += 1
@@ -157,28 +157,28 @@ struct SimilarRunSearch {
     /// Returns the number of equal bytes up to the first mismatch, at most ``reach``.
     private static func lengthOfMatch(
         _ offset: Int,
-        _ place: Int,
+        _ prefixOffset: Int,
         of content: Span<UInt8>,
         in prefix: Span<UInt8>
     ) -> Int {
-        let most = min(reach, content.count - offset, prefix.count - place)
+        let most = min(reach, content.count - offset, prefix.count - prefixOffset)
         var length = 0
-        while length < most, content[offset + length] == prefix[place + length] { length += 1 }
+        while length < most, content[offset + length] == prefix[prefixOffset + length] { length += 1 }
         return length
     }
 
-    /// Returns the number of equal bytes at two places; `place` may lie outside of the prefix.
+    /// Returns the number of equal bytes from the two offsets on; `prefixOffset` may lie outside of the prefix.
     private static func equalCount(
         _ offset: Int,
-        _ place: Int,
+        _ prefixOffset: Int,
         length: Int,
         of content: Span<UInt8>,
         in prefix: Span<UInt8>
     ) -> Int {
-        guard place >= 0 else { return 0 }
+        guard prefixOffset >= 0 else { return 0 }
         var count = 0
-        for step in 0..<max(0, min(length, prefix.count - place))
-        where content[offset + step] == prefix[place + step] { count += 1 }
+        for step in 0..<max(0, min(length, prefix.count - prefixOffset))
+        where content[offset + step] == prefix[prefixOffset + step] { count += 1 }
         return count
     }
 
@@ -228,28 +228,28 @@ struct SimilarRunSearch {
     }
 }
 
-/// Hash table of the places of words in a prefix; of equal words, the last place.
-private struct PlaceTable {
-    /// For each hash the place of a word with it, plus 1; 0 for none.
-    private var places: [UInt32]
+/// Hash table of the offsets of words in a prefix; of equal words, the last offset.
+private struct OffsetTable {
+    /// For each hash the offset of a word with it, plus 1; 0 for none.
+    private var offsets: [UInt32]
     private let shift: UInt64
 
-    /// The maximum number of bits of a hash: 128 MiB of places.
+    /// The maximum number of bits of a hash: 128 MiB of offsets.
     private static let mostBits = 25
 
     init(of prefix: Span<UInt8>) {
         let bits = min(max(Int.bitWidth - prefix.count.leadingZeroBitCount, 8), Self.mostBits)
         shift = UInt64(UInt64.bitWidth - bits)
-        places = [UInt32](repeating: 0, count: 1 << bits)
+        offsets = [UInt32](repeating: 0, count: 1 << bits)
         for offset in 0...prefix.count - MemoryLayout<UInt64>.size {
-            places[slot(of: word(at: offset, of: prefix))] = UInt32(truncatingIfNeeded: offset + 1)
+            offsets[slot(of: word(at: offset, of: prefix))] = UInt32(truncatingIfNeeded: offset + 1)
         }
     }
 
-    /// Returns a place where the word may be; the caller compares the bytes there.
-    func place(of word: UInt64) -> Int? {
-        let place = places[slot(of: word)]
-        return place == 0 ? nil : Int(place) - 1
+    /// Returns an offset at which the word may be; the caller compares the bytes there.
+    func offset(of word: UInt64) -> Int? {
+        let next = offsets[slot(of: word)]
+        return next == 0 ? nil : Int(next) - 1
     }
 
     /// Multiplies by 2^64 divided by the golden ratio (Knuth, "The Art of Computer Programming", 6.4).

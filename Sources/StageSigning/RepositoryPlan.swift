@@ -17,7 +17,7 @@ final class RepositoryPlan {
 
     /// Reads the published metadata: the timestamp, and the files that it refers to.
     ///
-    /// If the timestamp was lost, or a crash came before the first one, the newest snapshot takes its place.
+    /// If the timestamp was lost, or a crash came before the first one, the newest snapshot is used instead.
     func read(_ files: RepositoryFiles) throws(SigningError) {
         let snapshot: SignedDocument
         if let timestamp = try files.document(.timestamp, version: nil) {

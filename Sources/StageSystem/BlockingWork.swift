@@ -102,8 +102,8 @@ private final class BlockingThreads: Sendable {
 
         /// Removes and returns the first job that may run; `nil` if there is none.
         mutating func takeJob() -> Job? {
-            guard let place = jobs.firstIndex(where: { mayRun($0) }) else { return nil }
-            let job = jobs.remove(at: place)
+            guard let index = jobs.firstIndex(where: { mayRun($0) }) else { return nil }
+            let job = jobs.remove(at: index)
             if let user = job.user {
                 threadsOfUsers[user, default: 0] += 1
                 threadsOfAllUsers += 1

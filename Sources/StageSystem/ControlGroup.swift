@@ -150,12 +150,12 @@ extension ControlGroup {
             return nil
         }
         for mount in mounts {
-            guard let (root, place) = hierarchy.mount(of: mount) else { continue }
+            guard let (root, mountPoint) = hierarchy.mount(of: mount) else { continue }
             // Without a namespace of its own, a container has a part of the tree, and full paths of groups.
             let base = root == "/" ? "" : root
             guard group == root || group.hasPrefix(base + "/") else { continue }
             let below = group.dropFirst(base.count).drop { $0 == "/" }
-            return FilePath(place).pushing(FilePath(String(below)))
+            return FilePath(mountPoint).pushing(FilePath(String(below)))
         }
         return nil
     }
@@ -182,10 +182,10 @@ extension ControlGroup.Hierarchy {
         return isInThis ? fields[2] : nil
     }
 
-    /// Returns the group at the top of a mounted tree, and its place, if a line of `/proc/self/mountinfo` is about
-    /// this tree.
-    fileprivate func mount(of line: Substring) -> (root: String, place: String)? {
-        // "ID PARENT DEVICE ROOT PLACE OPTIONS [TAG ...] - TYPE SOURCE OPTIONS" (proc(5))
+    /// Returns the group at the top of a mounted tree, and the mount point, if a line of `/proc/self/mountinfo` is
+    /// about this tree.
+    fileprivate func mount(of line: Substring) -> (root: String, mountPoint: String)? {
+        // "ID PARENT DEVICE ROOT MOUNTPOINT OPTIONS [TAG ...] - TYPE SOURCE OPTIONS" (proc(5))
         let fields = line.split(separator: " ")
         guard let end = fields.firstIndex(of: "-"), end >= 6, end + 3 < fields.count else {
             return nil

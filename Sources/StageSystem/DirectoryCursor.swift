@@ -16,7 +16,7 @@ package struct DirectoryCursor: ~Copyable {
     /// Returns the parent directory of `path` and the last component; `nil` if the parent does not exist.
     ///
     /// - Precondition: `path` is relative and has no empty component.
-    package mutating func place(
+    package mutating func location(
         of path: String
     ) throws(FileError) -> (directory: Directory, name: FilePath)? {
         guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else {
@@ -34,16 +34,16 @@ package struct DirectoryCursor: ~Copyable {
     }
 
     /// Returns the parent directory of `path`, which must exist, and the last component.
-    package mutating func existingPlace(
+    package mutating func existingLocation(
         of path: String
     ) throws(FileError) -> (directory: Directory, name: FilePath) {
-        guard let place = try place(of: path) else {
+        guard let location = try location(of: path) else {
             throw FileError(
                 "open",
                 path: root.path.pushing(FilePath(path)),
                 errno: .noSuchFileOrDirectory
             )
         }
-        return place
+        return location
     }
 }

@@ -55,8 +55,8 @@ struct ConnectionAllocator {
             take(waiter.share)
             return true
         }
-        let place = waiters.lastIndex { $0.priority >= priority }.map { $0 + 1 } ?? 0
-        waiters.insert(waiter, at: place)
+        let index = waiters.lastIndex { $0.priority >= priority }.map { $0 + 1 } ?? 0
+        waiters.insert(waiter, at: index)
         return false
     }
 
@@ -97,8 +97,8 @@ struct ConnectionAllocator {
 
     /// Removes a transfer from the queue, and returns whether it was queued.
     mutating func cancel(_ tag: Int) -> Bool {
-        guard let place = waiters.firstIndex(where: { $0.tag == tag }) else { return false }
-        waiters.remove(at: place)
+        guard let index = waiters.firstIndex(where: { $0.tag == tag }) else { return false }
+        waiters.remove(at: index)
         return true
     }
 
@@ -118,8 +118,8 @@ struct ConnectionAllocator {
 
     private mutating func takeForWaiters() -> [Int] {
         var tags: [Int] = []
-        while let place = waiters.firstIndex(where: { hasRoom(for: $0) }) {
-            let waiter = waiters.remove(at: place)
+        while let index = waiters.firstIndex(where: { hasRoom(for: $0) }) {
+            let waiter = waiters.remove(at: index)
             take(waiter.share)
             tags.append(waiter.tag)
         }

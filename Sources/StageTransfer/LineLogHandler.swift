@@ -109,7 +109,7 @@ package struct LineLogHandler: LogHandler {
     }
 
     private static func writeToStandardError(_ line: String) {
-        // There is no other place to tell that it could not be written.
+        // A failed write cannot be reported anywhere else.
         _ = try? FileDescriptor.standardError.writeAll("\(line)\n".utf8)
     }
 }

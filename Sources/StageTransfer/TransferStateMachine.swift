@@ -300,7 +300,7 @@ struct TransferStateMachine {
         }
         guard let first = ready.first else { return wait(moment) }
         let delays = ready.map { history.remainingDelay(of: mirrors[$0].host) }
-        if let place = delays.firstIndex(of: .zero) { return ask(ready[place], history: history) }
+        if let index = delays.firstIndex(of: .zero) { return ask(ready[index], history: history) }
         let delay = delays.min() ?? .zero
         guard !hasWaitedForHost, mayWait(delay, at: moment) else {
             return ask(first, history: history)

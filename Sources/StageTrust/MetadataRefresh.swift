@@ -28,7 +28,7 @@ package struct MetadataRefresh: Sendable {
         /// Download the file, then call ``MetadataRefresh/accept(_:)`` or
         /// ``MetadataRefresh/notFound()``. A download that fails ends the refresh.
         case fetch(MetadataFile)
-        /// Write the bytes to storage in the place of the role's stored metadata, atomically.
+        /// Replace the role's stored metadata by the bytes, atomically.
         case store(RoleName, [UInt8])
         /// Remove the role's stored metadata, if there is any.
         case remove(RoleName)

@@ -14,7 +14,7 @@ package struct TargetSearch: Sendable {
         /// Download the file, then call ``TargetSearch/accept(_:)`` or ``TargetSearch/notFound()``.
         /// A download that fails ends the search.
         case fetch(MetadataFile)
-        /// Write the bytes to storage in the place of the role's stored metadata, atomically.
+        /// Replace the role's stored metadata by the bytes, atomically.
         case store(RoleName, [UInt8])
         /// The target was found.
         case found(Target)

@@ -9,7 +9,7 @@ import StageModel
 /// result.
 struct ClientTaskState {
     /// Process that carries out the task, with the state that only tasks there have.
-    private enum Place {
+    private enum Executor {
         case daemon(DaemonTaskState)
         case process(ForegroundTaskState)
     }
@@ -22,7 +22,7 @@ struct ClientTaskState {
 
     /// Request of the task, with later changes.
     private(set) var request: TransferRequest
-    private var place: Place
+    private var executor: Executor
     /// Number of calls of `suspend` minus those of `resume`; a new task counts as suspended once.
     private(set) var suspensions: Int
     /// `true` if this process cancelled the task.
@@ -60,14 +60,14 @@ struct ClientTaskState {
     /// Creates the record of a new task for the daemon.
     init(_ request: TransferRequest, created: ContinuousClock.Instant) {
         self.request = request
-        place = .daemon(DaemonTaskState(created: created))
+        executor = .daemon(DaemonTaskState(created: created))
         suspensions = 1
     }
 
     /// Creates the record of a new task that this process carries out.
     init(_ request: TransferRequest, process: ForegroundTaskState) {
         self.request = request
-        place = .process(process)
+        executor = .process(process)
         suspensions = 1
     }
 
@@ -76,7 +76,7 @@ struct ClientTaskState {
         request = task.request
         // The daemon lists secret field values as placeholders, which must not be sent as values.
         request.headers = request.headers?.filter { $0.value != TransferTask.hiddenValue }
-        place = .daemon(DaemonTaskState(number: task.id, created: nil))
+        executor = .daemon(DaemonTaskState(number: task.id, created: nil))
         identifier = TaskIdentity.number(of: task)
         suspensions = task.state == .suspended ? 1 : 0
         isCancelled = task.state == .cancelled
@@ -91,14 +91,14 @@ struct ClientTaskState {
 
     /// State of a task of the daemon; `nil` for one that this process carries out.
     private(set) var daemon: DaemonTaskState? {
-        get { if case .daemon(let state) = place { state } else { nil } }
-        set { if let newValue { place = .daemon(newValue) } }
+        get { if case .daemon(let state) = executor { state } else { nil } }
+        set { if let newValue { executor = .daemon(newValue) } }
     }
 
     /// State of a task that this process carries out; `nil` for one of the daemon.
     var process: ForegroundTaskState? {
-        get { if case .process(let state) = place { state } else { nil } }
-        set { if let newValue { place = .process(newValue) } }
+        get { if case .process(let state) = executor { state } else { nil } }
+        set { if let newValue { executor = .process(newValue) } }
     }
 
     /// The daemon's number of the task.

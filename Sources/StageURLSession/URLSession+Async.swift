@@ -202,7 +202,7 @@ extension URLSession {
         }
     }
 
-    /// Returns a handler that moves the file to a place where it stays.
+    /// Returns a handler that moves the file to a path at which it is not removed after the call.
     private static func keepingFile(
         _ handler: @escaping ForegroundTransfer.FileHandler
     ) -> ForegroundTransfer.FileHandler {

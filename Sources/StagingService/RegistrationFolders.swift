@@ -30,9 +30,9 @@ package struct RegistrationFolders {
     /// Returns the file that holds when the registration at `path` is removed, if there is one.
     package func registration(besides path: FilePath) -> FilePath? {
         guard let name = path.lastComponent,
-            let place = folders.firstIndex(of: path.removingLastComponent())
+            let index = folders.firstIndex(of: path.removingLastComponent())
         else { return nil }
-        return folders[..<place].map { $0.appending(name) }.last { FileStatus.exists($0) }
+        return folders[..<index].map { $0.appending(name) }.last { FileStatus.exists($0) }
     }
 
     /// Creates the list of the system's folders and of those of the user whose environment this is.

@@ -100,24 +100,24 @@ public struct StagingResult: Sendable {
 
     /// Replaces the entries of packs by the decisions of a later plan.
     mutating func replaceEntries(of ids: Set<PackID>, by plan: Plan) {
-        let places = places
+        let indexes = indexes
         for entry in plan.entries where ids.contains(entry.pack.id) {
-            guard let index = places[entry.pack.id] else { continue }
+            guard let index = indexes[entry.pack.id] else { continue }
             packs[index] = PackResult(entry)
         }
     }
 
     /// The indices of the packs by identifier, since a run may have ten thousand packs.
-    private var places: [PackID: Int] {
+    private var indexes: [PackID: Int] {
         Dictionary(uniqueKeysWithValues: packs.enumerated().map { ($1.id, $0) })
     }
 
     /// Adds the chosen ways to transfer, and the bytes that were received for interrupted packs.
     private mutating func add(_ progress: [PackProgress]) {
         guard !progress.isEmpty else { return }
-        let places = places
+        let indexes = indexes
         for pack in progress {
-            guard let index = places[pack.id] else { continue }
+            guard let index = indexes[pack.id] else { continue }
             packs[index].transfer = pack.transferChoice ?? packs[index].transfer
             guard packs[index].isInterrupted else { continue }
             packs[index].source = pack.source
@@ -186,9 +186,9 @@ public struct StagingResult: Sendable {
     /// Adds evictions that a dry run would carry out after staging the packs.
     mutating func addPlanned(_ evictions: [Eviction]) {
         add(evictions)
-        let places = places
+        let indexes = indexes
         for eviction in evictions where eviction.isOfPack {
-            guard let index = places[eviction.generation.id] else { continue }
+            guard let index = indexes[eviction.generation.id] else { continue }
             packs[index].reason = Plan.Decision.evict(eviction).reason
         }
     }
@@ -197,9 +197,9 @@ public struct StagingResult: Sendable {
     mutating func add(_ gone: [Eviction]) {
         guard !gone.isEmpty else { return }
         evicted += gone
-        let places = places
+        let indexes = indexes
         for eviction in gone where eviction.isOfPack {
-            guard let index = places[eviction.generation.id] else { continue }
+            guard let index = indexes[eviction.generation.id] else { continue }
             packs[index].outcome = .evicted
             packs[index].reason = eviction.stagingReason
         }

@@ -201,7 +201,7 @@ struct CollectedDownload: Sendable {
     ///
     /// Gives it the permission bits of a file that this process creates; the daemon's files are private.
     private static func move(_ source: FilePath, to path: FilePath) throws(FileError) {
-        let (folder, name) = try place(of: path)
+        let (folder, name) = try location(of: path)
         guard let old = source.lastComponent else {
             throw FileError("open", path: source, errno: .isDirectory)
         }

@@ -14,7 +14,7 @@ struct CommandLineFault {
 
     /// Returns whether the command that arguments lead to prints JSON as one object on each line.
     static func printsJSONLines(_ arguments: [String]) -> Bool {
-        CommandPlace(arguments).printsJSONLines
+        CommandPath(arguments).printsJSONLines
     }
 
     /// Creates the fault for arguments that the parser has refused; `nil` for other errors, including
@@ -24,17 +24,17 @@ struct CommandLineFault {
         guard !(error is ExitCode), StagePackCommand.exitCode(for: error) == .validationFailure
         else { return nil }
         isJSON = arguments.prefix { $0 != "--" }.contains("--json")
-        let place = CommandPlace(arguments)
-        isOnOneLine = place.printsJSONLines
-        if let unknown = place.unknownCommand {
+        let command = CommandPath(arguments)
+        isOnOneLine = command.printsJSONLines
+        if let unknown = command.unknownCommand {
             failure = unknown
             text = nil
             return
         }
         var failure = CommandFailure.usage(StagePackCommand.message(for: error))
-        failure.hint = "run '\(place.name) --help' to see its options"
+        failure.hint = "run '\(command.name) --help' to see its options"
         let isPackForPrefetch =
-            place.name.hasSuffix(" prefetch")
+            command.name.hasSuffix(" prefetch")
             && failure.message.lowercased().contains("unexpected argument")
         if isPackForPrefetch {
             failure.hint =
@@ -48,7 +48,7 @@ struct CommandLineFault {
     /// arguments.
     init?(helpAbout arguments: [String]) {
         guard arguments.first == "help",
-            let unknown = CommandPlace(Array(arguments.dropFirst())).unknownCommand
+            let unknown = CommandPath(Array(arguments.dropFirst())).unknownCommand
         else { return nil }
         failure = unknown
         text = nil
@@ -59,23 +59,23 @@ struct CommandLineFault {
     /// `nil` for other arguments.
     init?(versionAmong arguments: [String]) {
         let words = arguments.prefix { $0 != "--" }
-        let place = CommandPlace(arguments)
-        guard words.contains("--version"), words.count > place.depth + 1 else { return nil }
+        let command = CommandPath(arguments)
+        guard words.contains("--version"), words.count > command.depth + 1 else { return nil }
         var failure = CommandFailure.usage(
             "'--version' prints the version of stagepack, and takes no other arguments"
         )
         failure.hint =
-            if place.name.hasSuffix(" manifest add") {
+            if command.name.hasSuffix(" manifest add") {
                 "did you mean '--pack-version'?"
-            } else if place.name.hasSuffix(" pin") {
+            } else if command.name.hasSuffix(" pin") {
                 "name the version after the pack, without an option"
             } else {
-                "run '\(place.name) --help' to see its options"
+                "run '\(command.name) --help' to see its options"
             }
         self.failure = failure
         text = nil
         isJSON = words.contains("--json")
-        isOnOneLine = place.printsJSONLines
+        isOnOneLine = command.printsJSONLines
     }
 
     /// Prints the fault, and exits.
@@ -89,8 +89,8 @@ struct CommandLineFault {
     }
 }
 
-/// The command that arguments lead to.
-private struct CommandPlace {
+/// The command that arguments name.
+private struct CommandPath {
     /// The command's name, after the program's name and those of its parents.
     private(set) var name = "stagepack"
     /// The number of words of the command and its parents, without the program's name.

@@ -123,7 +123,7 @@ struct PowerSuppliesTests {
                 try directory.write(Array(value.utf8), to: name, durably: false)
             }
         }
-        // A directory in the place of an attribute file.
+        // A directory instead of an attribute file.
         _ = try place.makeDirectory("BAT4").makeDirectory("type")
         #expect(
             PowerSupplies(sysfs: root.path)

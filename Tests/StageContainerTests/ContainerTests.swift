@@ -45,7 +45,7 @@ import Testing
         #expect(try container.reader.lease(.aurora)?.text(of: "sky.svg") == "<svg/>")
     }
 
-    /// An immutable directory in the place of the link can neither be replaced nor moved away.
+    /// An immutable directory instead of the link can neither be replaced nor moved away.
     @Test(.root("chattr(1) takes root"))
     func aPackWhoseLinkCannotBeChangedLeavesNoGeneration() throws {
         let packs = try #require(try container.root.directory("packs"))

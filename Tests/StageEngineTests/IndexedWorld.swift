@@ -94,7 +94,7 @@ final class IndexedWorld {
     /// Indicates whether the manifest and the objects are read from the store's folder, and not from the server.
     var readsFolder = false
 
-    /// Indicates whether plans permit archives in the place of objects that have failed.
+    /// Indicates whether plans permit archives instead of objects that have failed.
     var mayReplaceObjects = true
 
     /// The space that plans have for packs, instead of what these need.

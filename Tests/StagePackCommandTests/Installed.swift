@@ -170,7 +170,7 @@ extension Installed {
         try write(other.json(), to: "a.broken.game.json")
     }
 
-    /// Puts a directory in the place of the link of a pack, as a copy does that follows links (`cp -L`).
+    /// Replaces the link of a pack by a directory, as a copy does that follows links (`cp -L`).
     func followLink(of pack: FilePath.Component) throws {
         let packs = try Directory.open(container.appending("packs"))
         try packs.remove(pack)

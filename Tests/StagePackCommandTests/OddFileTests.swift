@@ -6,11 +6,11 @@ import StageTesting
 import SystemPackage
 import Testing
 
-/// FIFOs, devices, links and the like in the place of a container's records: every command ends, and reports
+/// FIFOs, devices, links and the like instead of a container's records: every command ends, and reports
 /// what is wrong.
 @Suite(.server, .directory)
 struct OddFileTests {
-    /// The kind of entry in the place of an expected file.
+    /// The kind of entry instead of an expected file.
     enum Oddity: String, CaseIterable, Sendable {
         case fifo = "mkfifo \"$1\""
         case socket = """

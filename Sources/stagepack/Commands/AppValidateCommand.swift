@@ -114,7 +114,7 @@ struct AppValidateCommand: ReportingSubcommand {
         }
     }
 
-    /// Returns the faults of a valid registration that do not depend on the place of its file.
+    /// Returns the faults of a valid registration that do not depend on the path of its file.
     static func faults(of registration: Registration, isInstalled: Bool = false) -> [String] {
         var texts: [String] = []
         do throws(StagingFailure) {

@@ -117,7 +117,7 @@ struct VerifyReport: Codable, CustomStringConvertible {
         return reports
     }
 
-    /// Returns the packs that have a directory in the place of the link, as in a copy of a container that followed links.
+    /// Returns the packs that have a directory instead of the link, as in a copy of a container that followed links.
     private static func ofCopies(
         _ packs: [PackID],
         in reader: ContainerReader

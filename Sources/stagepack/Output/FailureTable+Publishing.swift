@@ -108,7 +108,7 @@ extension CommandFailure {
     /// The hint for a new file whose name exists already, and which may be a private key.
     static let hintForExistingFile = "name a file that does not exist"
 
-    /// Returns the hint for a link in the place of a folder of a store, which no command follows; `nil` for other errors.
+    /// Returns the hint for a link instead of a folder of a store, which no command follows; `nil` for other errors.
     private static func hint(forFolder error: FileError) -> String? {
         guard error.errno == .notDirectory, let name = error.path.lastComponent?.string,
             StoreObjectKind.allCases.contains(where: { $0.folder == name }),

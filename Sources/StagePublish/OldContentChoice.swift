@@ -2,7 +2,7 @@ import StageIndex
 
 /// Chooses the old content that a new frame is compared with: the fewest locations that contain the most of
 /// its samples or, without samples, the corresponding file.
-struct PlaceChoice {
+struct OldContentChoice {
     /// The part of a new frame that belongs to one file.
     struct Piece {
         /// The byte range of the piece in the frame.
@@ -41,7 +41,7 @@ struct PlaceChoice {
     let addresses: ContentAddresses
 
     /// Returns the old content that a frame is compared with.
-    func places(for pieces: [Piece], of frame: Int) -> Result {
+    func oldContent(for pieces: [Piece], of frame: Int) -> Result {
         var result = Result()
         var samples = matches.samples(of: frame)[...]
         for piece in pieces.sorted(by: { $0.range.lowerBound < $1.range.lowerBound }) {
