@@ -267,7 +267,9 @@ extension IndexedTree {
             case let status = try source.status(), status.size == file.size,
             try Digest(of: source, size: file.size, using: &buffer) == file.digest
         else { return false }
-        let (directory, name) = try cursor.existingLocation(of: index.entries.path(at: position).text)
+        let (directory, name) = try cursor.existingLocation(
+            of: index.entries.path(at: position).text
+        )
         if status.mode == UInt32(file.mode.rawValue) {
             do throws(FileError) {
                 try directory.createHardLink(name, to: old.name, in: old.directory)

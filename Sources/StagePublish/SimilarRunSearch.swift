@@ -163,7 +163,9 @@ struct SimilarRunSearch {
     ) -> Int {
         let most = min(reach, content.count - offset, prefix.count - prefixOffset)
         var length = 0
-        while length < most, content[offset + length] == prefix[prefixOffset + length] { length += 1 }
+        while length < most, content[offset + length] == prefix[prefixOffset + length] {
+            length += 1
+        }
         return length
     }
 

@@ -28,7 +28,7 @@ struct DecisionTests {
         #expect(record.nextStep() == .change(7, change), "the last word counts")
     }
 
-    @Test func whatIsChangedBeforeTheCreationIsPartOfIt() {
+    @Test func aChangeBeforeTheCreationIsPartOfTheRequest() {
         var record = ClientTaskState(request, created: .now)
         var change = TransferChange()
         change.description = "target"

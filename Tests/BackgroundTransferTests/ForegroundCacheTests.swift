@@ -39,7 +39,7 @@ struct ForegroundCacheTests: ForegroundSuite {
     }
 
     @Test(arguments: ["Cache-Control: no-store", "Vary: Cookie"])
-    func whatMayNotBeKeptIsAskedForAgain(_ field: String) async throws {
+    func aResponseThatMustNotBeStoredIsRequestedAgain(_ field: String) async throws {
         let parts = field.components(separatedBy: ": ")
         let answer = Answer.content([1]).field("Cache-Control", "max-age=600")
         server.answer("/a", with: answer.field(parts[0], parts[1]))
@@ -122,7 +122,7 @@ struct ForegroundCacheTests: ForegroundSuite {
         #expect(try await session.data(from: url("/a")).0 == Data(data(100_000)))
     }
 
-    @Test func whatAnotherRequestHasChangedIsAskedForAgain() async throws {
+    @Test func aResourceThatAnUploadChangedIsRequestedAgain() async throws {
         server.answer("/a", with: .content([1]).field("Cache-Control", "max-age=600"))
         let session = session()
         _ = try await session.data(from: url("/a"))
@@ -189,7 +189,7 @@ struct ForegroundCacheTests: ForegroundSuite {
         }
     }
 
-    @Test func whatIsFreshIsConfirmedAllTheSameWhereTheAnswerSaysSo() async throws {
+    @Test func aFreshResponseWithNoCacheIsRevalidated() async throws {
         let answer = Answer.content([1]).field("Cache-Control", "no-cache, max-age=600")
         server.answer("/a", with: answer)
         let session = session()

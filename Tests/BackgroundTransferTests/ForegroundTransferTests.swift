@@ -418,7 +418,7 @@ struct ForegroundTransferTests: ForegroundSuite {
         await expect(code: .cancelled) { try await session.data(from: url("/a")) }
     }
 
-    @Test func whatTheDaemonAloneDoesIsRefused() async throws {
+    @Test func aForegroundSessionRefusesDownloadContent() async throws {
         let content = DownloadContent(size: 3)
         let asked = URLRequest(url: try url("/a"))
         let task = session().downloadTask(with: asked, content: content)

@@ -143,7 +143,7 @@ struct ManyTasksTests {
 /// The requests that a session sends for its tasks.
 @Suite(.directory)
 struct TaskRequestTests {
-    @Test func whatIsAskedForDuringARequestGoesIntoTheNextOne() async throws {
+    @Test func tasksAndChangesDuringARequestAreSentInTheNextOne() async throws {
         let world = try ScriptedWorld()
         let session = world.session()
         try await world.attach()
@@ -198,7 +198,7 @@ struct TaskRequestTests {
         try await world.end(session)
     }
 
-    @Test func whatADelegateHasSeenIsAcknowledgedBeforeTheSessionEnds() async throws {
+    @Test func deliveredEventsAreAcknowledgedBeforeTheSessionEnds() async throws {
         let world = try ScriptedWorld()
         let session = world.session()
         try await world.attach()

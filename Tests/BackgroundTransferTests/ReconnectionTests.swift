@@ -148,7 +148,7 @@ struct ReconnectionTests {
         try await world.end(session)
     }
 
-    @Test func whatAnotherProcessTookInBeforeIsNotTold() async throws {
+    @Test func anEventThatAnotherProcessAcknowledgedIsNotDelivered() async throws {
         let world = try await World()
         let client = world.daemon.client
         try await client.makeSession(world.identifier, configuration: SessionConfiguration())

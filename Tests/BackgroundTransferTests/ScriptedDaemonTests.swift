@@ -30,7 +30,7 @@ struct ScriptedDaemonTests {
         try await world.end(session)
     }
 
-    @Test func whatIsToldAfterTheEndChangesNothing() async throws {
+    @Test func eventsAfterTheEndOfATaskChangeNothing() async throws {
         let world = try ScriptedWorld()
         let directory = try TemporaryDirectory.required()
         try directory.write([UInt8](repeating: 1, count: 1000), to: "file", durably: false)
@@ -79,7 +79,7 @@ struct ScriptedDaemonTests {
         try await world.end(session)
     }
 
-    @Test func whatHappenedWithoutAClientIsToldOnceEach() async throws {
+    @Test func eventsWithoutAClientAreEachDeliveredOnce() async throws {
         let world = try ScriptedWorld()
         world.daemon.repeatEvents()
         let session = world.session()

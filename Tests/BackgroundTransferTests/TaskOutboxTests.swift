@@ -76,7 +76,7 @@ struct TaskOutboxTests {
         #expect(uploads.map(positions) == [[2], []])
     }
 
-    @Test func whatCouldNotBeToldIsToldInOrderAfterAPause() {
+    @Test func unsentItemsAreSentInOrderAfterAPause() {
         var outbox = TaskOutbox<Item>()
         for item in items { _ = outbox.add(item, to: .requests) }
         let taken = outbox.take(.requests, atMost: 2)

@@ -271,7 +271,7 @@ struct URLSessionTests {
         ("ftp://host/file", nil, .unsupportedURL),
         ("http://host/file", "body", .unsupportedURL),
     ])
-    func whatCannotBeFailsWhenItIsStarted(
+    func anImpossibleDownloadFailsWhenItIsResumed(
         _ url: String,
         body: String?,
         code: URLError.Code
@@ -307,7 +307,7 @@ struct URLSessionTests {
         try await world.end(session)
     }
 
-    @Test func whatIsKnownOfTheContentIsSaid() async throws {
+    @Test func knownContentIsPartOfTheRequest() async throws {
         let world = try await World()
         let session = world.session()
         let request = URLRequest(url: try world.url())
@@ -364,7 +364,7 @@ struct URLSessionTests {
         try await world.end(session)
     }
 
-    @Test func whatTheDaemonRefusesFailsWithItsWords() async throws {
+    @Test func aTaskThatTheDaemonRefusesFailsWithItsMessage() async throws {
         let world = try await World(configuration: #""tasksPerUser": 1"#)
         let session = world.session()
         try await world.attach()

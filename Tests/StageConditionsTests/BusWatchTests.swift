@@ -65,7 +65,7 @@ struct BusWatchTests {
         #expect(!watch.isSettled)
     }
 
-    @Test func whatIsAnsweredCountsAndNothingBesideIt() {
+    @Test func onlyKnownPropertiesOfAReplyAreRead() {
         var (watch, asked) = connected()
         let values: [String: BusValue] = ["Metered": .number(1), "Version": .text("1.42")]
         expectNothing(watch.handle(.answered(asked, .properties(values))))

@@ -110,7 +110,7 @@ struct ConditionDebouncerTests {
         #expect(debouncer.deadline == nil)
     }
 
-    @Test func whatCountsAtFirstStaysUntilAReading() {
+    @Test func initialConditionsStayUntilAReading() {
         var debouncer = ConditionDebouncer(delay: .seconds(5), initial: Self.metered)
         #expect(debouncer.current == Self.metered)
         let hasChanged = debouncer.advance(to: .seconds(60))
@@ -131,7 +131,7 @@ struct ConditionDebouncerTests {
     }
 
     @Test(arguments: 0..<200 as Range<UInt64>)
-    func whatCountsFollowsWhatIsRead(seed: UInt64) {
+    func conditionsFollowTheReadings(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         let delay = Duration.milliseconds(Int.random(in: 0...3000, using: &random))
         var debouncer = ConditionDebouncer(delay: delay)

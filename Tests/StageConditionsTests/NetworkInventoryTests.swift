@@ -31,7 +31,7 @@ struct NetworkInventoryTests {
         [(.added(route), true), (.lost, true), (.added(route), true), (.lost, true)],
     ]
 
-    @Test(arguments: rows.indices) func whatAppearsCountsOnce(row: Int) {
+    @Test(arguments: rows.indices) func aNewNetworkCountsOnce(row: Int) {
         var inventory = NetworkInventory()
         let found = Self.rows[row].map { inventory.handle($0.0) }
         #expect(found == Self.rows[row].map { $0.1 })

@@ -67,7 +67,7 @@ import Testing
         #expect(try container.reader.lease(.aurora)?.text(of: "sky.svg") == "2")
     }
 
-    @Test func whatIsReadByNowStaysStaged() throws {
+    @Test func aGenerationWithALeaseIsNotEvicted() throws {
         let current = try stored(.current)
         let lease = try #require(try container.reader.lease(.aurora))
         #expect(try !evict(current))
@@ -76,14 +76,14 @@ import Testing
         #expect(try container.reader.stagedPacks() == [.aurora])
     }
 
-    @Test func whatIsPinnedByNowStays() throws {
+    @Test func aPinnedGenerationIsNotEvicted() throws {
         let current = try stored(.current)
         _ = try container.pin(try container.waitForLock(.aurora), now: 1)
         #expect(try !evict(current))
         #expect(try stored(.current).isPinned)
     }
 
-    @Test func whatChangedPlacesSinceStays() throws {
+    @Test func generationsThatARollbackExchangedAreNotEvicted() throws {
         let (current, previous) = (try stored(.current), try stored(.previous))
         _ = try container.rollBack(try container.waitForLock(.aurora), now: 1)
         _ = try container.release(try container.waitForLock(.aurora))
@@ -93,7 +93,7 @@ import Testing
         #expect(try container.reader.generations(of: .aurora).count == 2)
     }
 
-    @Test func whoGotALeaseKeepsWhatItReadsWhateverIsEvicted() async throws {
+    @Test func aLeasedGenerationStaysReadableDuringEvictions() async throws {
         let container = container
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask {

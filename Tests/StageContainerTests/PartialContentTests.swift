@@ -44,7 +44,7 @@ import Testing
         #expect(try container.root.directory("staging")?.entries() == [])
     }
 
-    @Test func whatIsWantedStays() throws {
+    @Test func wantedPartialContentIsNotRemoved() throws {
         _ = try make()
         #expect(try container.removePartialContent { $0 == digest } == removal())
         #expect(try container.reader.partialContent(of: digest) != nil)

@@ -104,7 +104,7 @@ import Testing
         )
     }
 
-    @Test func whatNoManifestOffersAnyMoreGoes() throws {
+    @Test func remainsThatNoManifestOffersAreRemoved() throws {
         try offer([("aurora", 7), ("oceans", 2)])
         try offer([("levels", 3)], for: "b")
         try container.publishAurora(version: 1, "staged")
@@ -175,7 +175,7 @@ import Testing
         #expect(try remains().areas == [2])
     }
 
-    @Test func whatAnotherProcessWorksOnStays() throws {
+    @Test func aDownloadThatAnotherProcessLocksIsNotRemoved() throws {
         try offer([])
         try leave(1)
         let other = try #require(

@@ -81,7 +81,7 @@ struct ResponseParserTests {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n0\r\n\r\n",
     ])
-    func whatIsNoAnswerIsRefused(_ text: String) {
+    func aMalformedResponseIsRefused(_ text: String) {
         #expect {
             var parser = ResponseParser()
             _ = try parser.read(Array(text.utf8))

@@ -100,7 +100,7 @@ private final class Receiver: SessionReceiver {
         daemon.stop()
     }
 
-    @Test func whatIsFinishedIsAcknowledgedBeforeTheEnd() async throws {
+    @Test func finishedEventsAreAcknowledgedBeforeTheConnectionEnds() async throws {
         try daemon.start()
         let receiver = Receiver()
         let connection = SessionConnection(client)

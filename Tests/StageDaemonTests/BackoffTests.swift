@@ -200,7 +200,7 @@ struct BackoffTests {
         #expect(response.headers.count { $0.last == "v" } == 200, "\(response)")
     }
 
-    @Test func whoWantsTheSameWaitsForNothing() async throws {
+    @Test func aTaskForTheSameContentDoesNotWaitForTheDelayOfAnother() async throws {
         try await start()
         try await daemon.client.makeSession("t", configuration: SessionConfiguration())
         let digest = Digest(of: [1, 2, 3])

@@ -43,7 +43,7 @@ struct BehaviourTests {
         return (start, heads[1]["if-range"])
     }
 
-    @Test func whatIsSuspendedGoesOnWhereItWas() async throws {
+    @Test func aSuspendedDownloadResumesAtItsOffset() async throws {
         let body = noise(3 << 20)
         let answer = Answer.content(body)
         server.answer("/a", with: answer.stalled(after: 2 << 20), answer)
@@ -338,7 +338,7 @@ struct BehaviourTests {
         #expect((-0.01..<60).contains(started.timeIntervalSince(begin)))
     }
 
-    @Test func whatMattersMoreComesFirst() async throws {
+    @Test func tasksRunInTheOrderOfTheirPriorities() async throws {
         try daemon.configure(#"{"connections": 1}"#)
         try await daemon.kill(SIGTERM)
         try await daemon.start()

@@ -99,7 +99,7 @@ struct ConditionTests {
         #expect(server.requests(for: "/b").isEmpty)
     }
 
-    @Test func whatMayCostSomethingGoesOn() async throws {
+    @Test func tasksThatAllowExpensiveNetworksRunOnMeteredOnes() async throws {
         try bus.set("Metered", of: .networkManager, to: .number(1))
         try await poll("it is not seen") {
             try await daemon.client.status().conditions["metered"] == "yes"

@@ -42,7 +42,7 @@ struct ConfinedClientTests {
         return try await peer.run(as: 0, 0, command)
     }
 
-    @Test func whoIsKeptFromFilesHasNoneUploaded() async throws {
+    @Test func aClientThatIsConfinedFromFilesCannotUpload() async throws {
         _ = try await peer.ask(as: user, user, "PUT", "/v1/sessions/s", "{}")
         let plain = try await peer.ask(as: user, user, "POST", path, task("upload"))
         #expect(plain.status == 200, "\(plain)")
@@ -147,7 +147,7 @@ struct ConfinedClientTests {
         }
     }
 
-    @Test func whoIsKeptFromTheNetworkHasNothingTransferred() async throws {
+    @Test func aClientInAnotherNetworkNamespaceCannotTransfer() async throws {
         _ = try await peer.ask(as: user, user, "PUT", "/v1/sessions/s", "{}")
         for kind in ["download", "upload"] {
             let answer = try await ask(within: ["--net"], task(kind))
@@ -247,7 +247,7 @@ struct ConfinedClientTests {
         #expect(try await ask(as: script(dumpable: 1), "download").hasPrefix("200"))
     }
 
-    @Test func whoCanGainFewerCapabilitiesGetsNoHandler() async throws {
+    @Test func aClientWithFewerCapabilitiesCannotSetAHandler() async throws {
         let answer = try await peer.ask(
             as: 0,
             0,

@@ -47,7 +47,7 @@ struct ConnectionTableTests {
         #expect(table.admit(5, of: 1) == .admitted(closing: 2))
     }
 
-    @Test func whoHasMostLosesOneForWhoHasFewer() {
+    @Test func atTheLimitTheUserWithTheMostConnectionsLosesOne() {
         let table = table()
         for id in 1...3 { _ = table.admit(id, of: 1) }
         #expect(table.admit(4, of: 2) == .admitted(closing: nil))

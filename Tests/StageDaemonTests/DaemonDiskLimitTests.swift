@@ -95,7 +95,7 @@ struct DaemonDiskLimitTests {
         }
     }
 
-    @Test(arguments: rests) func whatWasTakenIsThereAfterwards(_ limit: String) async throws {
+    @Test(arguments: rests) func acceptedTasksSurviveAFullDisk(_ limit: String) async throws {
         let daemon = try DaemonProcess.required()
         try daemon.configure(#"{"settlingTime": 0, "reserve": 0}"#)
         try await withDisk(daemon) { remount in

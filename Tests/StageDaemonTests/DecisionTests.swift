@@ -61,7 +61,7 @@ struct UserQueueTests {
         #expect(queue.isEmpty)
     }
 
-    @Test func whatWasWithdrawnIsNotMetAgain() {
+    @Test func aWithdrawnTransferIsNotReturned() {
         var queue = UserQueue()
         for id in 1...4 as ClosedRange<Int64> { queue.append(id, as: item()) }
         queue.withdraw(1)
@@ -69,7 +69,7 @@ struct UserQueueTests {
         #expect(drain(&queue) == [2, 4])
     }
 
-    @Test func whatComesBackIsThereOnce() {
+    @Test func aTransferThatIsQueuedAgainIsReturnedOnce() {
         var queue = UserQueue()
         queue.append(1, as: item())
         queue.append(2, as: item())
@@ -249,7 +249,7 @@ struct NeedsTests {
         )
     }
 
-    @Test func whatNobodyCanTellIsMet() {
+    @Test func unknownConditionsCountAsMet() {
         #expect(TransferConstraints([.unmetered, .power]).unmet(in: .unknown) == [])
         var conditions = Conditions.unknown
         conditions.connectivity = .limited
@@ -358,7 +358,7 @@ struct DaemonConfigurationTests {
         return try DaemonConfiguration(contentsOf: directory.path.appending("c.json"))
     }
 
-    @Test func whatIsNotThereHasItsDefault() throws {
+    @Test func missingMembersHaveTheirDefaults() throws {
         #expect(try read("{}") == DaemonConfiguration())
         var expected = DaemonConfiguration()
         expected.connections = 3
@@ -451,7 +451,7 @@ struct DaemonConfigurationTests {
 
     /// A FIFO keeps the daemon waiting for a writer, and a device has no end.
     @Test(arguments: ["/dev/zero", "/"])
-    func whatIsNoRegularFileIsRefused(path: String) {
+    func aConfigurationThatIsNotARegularFileIsRefused(path: String) {
         #expect(throws: DaemonError.configuration(FilePath(path), "expected a regular file")) {
             try DaemonConfiguration(contentsOf: FilePath(path))
         }

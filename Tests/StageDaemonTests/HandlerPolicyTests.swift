@@ -237,7 +237,7 @@ struct HandlerPolicyTests {
         }
     }
 
-    @Test func whatAProcessGaveUpItsUploadsDoNotGetBack() async throws {
+    @Test func uploadsDoNotRegainGroupsThatTheirProcessDropped() async throws {
         let directory = try Directory.open(daemon.directory)
         try directory.write(Array("for members".utf8), to: "shared", durably: false)
         let members = UserIdentity(user: 0, group: 4242, groups: [])

@@ -222,7 +222,7 @@ struct HostileTests {
         ("GET /v1/\(escapedMarks)", "", 400), ("GET /v1/sessions?all=\(escapedMarks)", "", 400),
     ]
 
-    @Test func whatCannotBeMeantIsRefused() async throws {
+    @Test func meaninglessRequestsAreRefused() async throws {
         for (head, body, expected) in Self.requests {
             let status = try await status(of: request(head, body))
             #expect(status == expected, "\(head) \(body.prefix(200))")
@@ -258,7 +258,7 @@ struct HostileTests {
         #expect(try await daemon.client.tasks() == [])
     }
 
-    @Test func whatIsNoUnicodeIsRefused() async throws {
+    @Test func aBodyThatIsNotUnicodeIsRefused() async throws {
         let body =
             Array(#"{"tasks": [{"token": ""#.utf8) + [0xFF, 0xC0, 0x80]
             + Array(#"", "kind": "download", "url": "http://127.0.0.1:1/"}]}"#.utf8)
@@ -267,7 +267,7 @@ struct HostileTests {
         try await expectNothingHappened()
     }
 
-    @Test func whatIsNoHTTPIsCutOff() async throws {
+    @Test func bytesThatAreNotHTTPCloseTheConnection() async throws {
         var random = SeededGenerator(seed: 7)
         for count in [1, 10, 1000, 100_000] {
             let noise = (0..<count).map { _ in UInt8.random(in: .min ... .max, using: &random) }

@@ -301,7 +301,7 @@ struct JournalFormTests {
     }
 
     /// A journal with rows of these forms, as an earlier daemon left it.
-    @Test func whatIsStoredIsReadBack() async throws {
+    @Test func rowsOfAnEarlierDaemonAreReadBack() async throws {
         let daemon = try DaemonProcess.required()
         try await daemon.start()
         #expect(try await daemon.kill(SIGTERM) == 0)

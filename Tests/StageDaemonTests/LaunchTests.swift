@@ -227,7 +227,7 @@ struct LaunchTests {
         #expect(try await daemon.client.session("s").failedLaunches == 0)
     }
 
-    @Test func whatAHandlerCreatesWaitsAsTheNextLaunchWould() async throws {
+    @Test func tasksThatAHandlerCreatesWaitForTheLaunchDelay() async throws {
         // The handler must create its task before this delay ends, and the test must read the task.
         try await start(delay: 60, handler: peer.handler("create", server.url("/b")))
         try await daemon.download(server.url("/a"))

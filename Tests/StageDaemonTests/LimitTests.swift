@@ -96,7 +96,7 @@ struct StorageLimitTests {
         #expect(outcomes.map(\.gist) == ["2 completed of \(second)"])
     }
 
-    @Test func whatWasMovedAwayDoesNotCount() async throws {
+    @Test func aFileThatWasMovedAwayDoesNotCountAgainstTheQuota() async throws {
         server.answer("/a", with: .content(noise(12 << 20)))
         try await daemon.download(server.url("/a"))
         let location = try #require(try await daemon.outcomes().first?.location)

@@ -91,7 +91,7 @@ struct LocalAttackTests {
         #expect(server.bodies(for: "/u") == [])
     }
 
-    @Test func whatTheDaemonKeepsIsItsOwnersAlone() async throws {
+    @Test func onlyTheOwnerCanReadFilesOfTheDaemon() async throws {
         let file = try secret(of: victim, "secret")
         let suspended = #", "isSuspended": true"#
         #expect(try await create(victim, upload("u", file, suspended)).status == 200)
@@ -121,7 +121,7 @@ struct LocalAttackTests {
         #expect(kinds.isSuperset(of: expected.union(["snapshots 2 f", "staged 3 f"])))
     }
 
-    @Test func whatAUserPutsAmongStagedFilesKeepsNoDaemonFromStarting() async throws {
+    @Test func aDaemonStartsDespiteFilesThatAUserPutAmongStagedOnes() async throws {
         for user in [attacker, victim] {
             _ = try await create(user, download("t"))
             try await peer.wait(forEvents: 1, of: user)

@@ -176,7 +176,7 @@ struct MultipartUploadTests {
         #expect(!"\(task)".contains("secret"))
     }
 
-    @Test func whatCannotBeSentIsRefused() async throws {
+    @Test func invalidPartsAreRefused() async throws {
         try await start()
         let content = noise(Self.size)
         let changes: [@Sendable (inout TransferRequest) -> Void] = [

@@ -149,7 +149,7 @@ struct ResumedUploadTests {
     }
 
     /// A server that has lost the state of an upload may have processed it before.
-    @Test func whatMayBeCompleteIsNotSentAgainByTheNextDaemon() async throws {
+    @Test func anUploadThatMayBeCompleteIsNotRepeatedByTheNextDaemon() async throws {
         try await start("resumable", retryBase: 3600)
         server.loseAnswers(1)
         let id = try await upload(noise(1 << 20))
@@ -165,7 +165,7 @@ struct ResumedUploadTests {
 
     /// A server may abort an upload when its connection ends, so an upload that was sent completely waits for its response.
     @Test(arguments: ["resumable", "tus"])
-    func whatWasSentWholeWaitsForItsAnswer(uploadProtocol: String) async throws {
+    func anUploadThatWasSentCompletelyWaitsForItsResponse(uploadProtocol: String) async throws {
         try await start(uploadProtocol)
         let content = noise(1 << 20)
         server.holdAnswers()

@@ -185,7 +185,7 @@ struct SchedulerTests {
         #expect(scheduler.decide(at: start + 16).start == [])
     }
 
-    @Test func whatIsToStopIsToldOnceAndGivesItsPlaceUpWhenItHasStopped() {
+    @Test func aTransferToStopIsReturnedOnceAndFreesItsConnectionWhenItHasStopped() {
         var scheduler = Scheduler(limits: .init(total: 1, perHost: 1))
         scheduler.add(1, as: item(), at: start)
         scheduler.add(2, as: item(), at: start)

@@ -23,7 +23,7 @@ struct SessionCountTests {
         return id
     }
 
-    @Test func whatEndedWhileAwayHasItsCounts() async throws {
+    @Test func aTaskThatEndedWithoutItsClientHasItsByteCounts() async throws {
         let world = try await SessionWorld()
         server.answer("/x", with: Answer.content(noise(5000)))
         let id = try await endWhileAway(world)

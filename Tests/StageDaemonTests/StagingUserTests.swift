@@ -196,7 +196,7 @@ struct StagingUserTests {
         #expect(try Directory.open(container).entries().isEmpty)
     }
 
-    @Test func whatAWorkerWouldHaveMoreOfIsRefused() async throws {
+    @Test func aStagingThatGivesAWorkerMoreRightsIsRefused() async throws {
         let container = try makeContainer("c", of: Self.nobody)
         // The client's confinement would not apply to the worker.
         let confined = try await ask(

@@ -95,7 +95,7 @@ struct UploadRepetitionTests {
     }
 
     @Test(arguments: ["POST", "PUT"])
-    func whatWasNotSentToItsEndIsSentByTheNextDaemon(method: String) async throws {
+    func anUploadThatWasSentInPartIsRepeatedByTheNextDaemon(method: String) async throws {
         try daemon.configure(#"{"retryBase": 3600}"#)
         try await daemon.start()
         try await daemon.makeSession()

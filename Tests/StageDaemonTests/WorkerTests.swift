@@ -232,7 +232,7 @@ struct WorkerTests {
     ]
 
     @Test(arguments: ["huge", "garbage", "marks", "files"])
-    func whatAWorkerSaysEndsNothing(_ mode: String) async throws {
+    func reportsOfAWorkerDoNotEndTheDaemon(_ mode: String) async throws {
         try await start(mode, permissions: Self.executable)
         let id = try await ask()
         try await poll("it is not tried again") {
@@ -267,7 +267,7 @@ struct WorkerTests {
         try await cancelAndEnd(id)
     }
 
-    @Test func whatAClientSaysOfItsBytesIsLimited() async throws {
+    @Test func byteCountsThatAClientReportsAreLimited() async throws {
         try await start("deaf", permissions: Self.executable)
         try await daemon.makeSession("stagepack/1/1") { $0.isTransient = true }
         let events = try await daemon.client.events(of: "stagepack/1/1")

@@ -286,7 +286,7 @@ struct ArchiveBesideIndexTests {
     }
 
     @Test(arguments: Bent.allCases)
-    func whatDoesNotHoldWhatTheIndexNamesComesFromObjects(bent: Bent) async throws {
+    func filesThatAnArchiveLacksComeFromObjects(bent: Bent) async throws {
         let tree = Self.tree()
         try await world.publish(tree, archive: true)
         var files = tree
@@ -370,7 +370,7 @@ struct ArchiveBesideIndexTests {
     }
 
     /// After a run that ends once the archive is downloaded, the next run downloads nothing again.
-    @Test func whatARunLeavesThatDiesWhileItUnpacksIsUsed() async throws {
+    @Test func filesOfARunThatDiedWhileUnpackingAreUsed() async throws {
         let tree = Self.tree()
         try await world.publish(tree, archive: true)
         // A file at the path of the generation makes the publication fail.

@@ -76,7 +76,7 @@ struct ContinuedAreaTests {
         try await expectWhole()
     }
 
-    @Test func whatIsOfAnotherKindIsReplaced() async throws {
+    @Test func entriesOfAnotherKindAreReplaced() async throws {
         let area = try await leaveArea()
         let content = try #require(try area.directory("content"))
         for name in ["twin", "small", "run.sh", "link"] as [FilePath.Component] {

@@ -54,7 +54,7 @@ struct DeltaStagingTests {
         return (world.bundleBytes - before.0, world.deltaBytes - before.1, figures)
     }
 
-    @Test func whatChangedComesAsDifferences() async throws {
+    @Test func changedFilesComeFromTheDeltaSet() async throws {
         try await publishBoth()
         let requests = world.bundleRequests
         let sent = try await update()

@@ -88,14 +88,14 @@ struct EvictionPolicyTests {
         #expect(evictions.size + policy.size == ByteCount(Int64(2100)))
     }
 
-    @Test func whatIsAskedForStays() throws {
+    @Test func requestedPacksAreNotEvicted() throws {
         var policy = try policy(Self.table.going)
         let spared = Set(try ["demand-old", "prefetch-old"].map { try PackID($0) })
         _ = policy.evict(policy.queue(sparing: spared).size, sparing: spared)
         #expect(Set(policy.generations.map(\.id)) == spared)
     }
 
-    @Test func whatIsEssentialToAnyApplicationStays() throws {
+    @Test func aPackThatIsEssentialToAnyApplicationIsNotEvicted() throws {
         let policies: [DownloadPolicy] = [.onDemand, .essential(Self.events), .prefetch([])]
         for order in [[0, 1, 2], [1, 2, 0], [2, 0, 1]] {
             var policy = EvictionPolicy(
@@ -106,7 +106,7 @@ struct EvictionPolicyTests {
         }
     }
 
-    @Test func whereAManifestCannotBeReadNoPackGoes() throws {
+    @Test func withoutAReadableManifestNoCurrentPackIsEvicted() throws {
         var policy = EvictionPolicy(
             generations: [try .of("demand", .current, 1), try .of("other", .previous, 1)],
             manifests: nil
@@ -281,7 +281,7 @@ struct PlannerRoomTests {
         #expect(plan.evictions.map(\.reason) == [.previous])
     }
 
-    @Test func whatTheEventNamesDoesNotGoForIt() throws {
+    @Test func packsOfTheEventAreNotEvictedForIt() throws {
         var planner = try planner()
         planner.freeSpace = Self.space - ByteCount(Int64(201))
         let plan = planner.plan(for: .event(.install, essentialOnly: false))

@@ -389,7 +389,7 @@ struct IndexedFaultTests {
 
     private let tree = ["a": noise(3_000_000), "b": noise(3_000_000, seed: 2), "c": [1, 2, 3]]
 
-    @Test func whatIsNotVerifiedIsNotStaged() async throws {
+    @Test func unverifiedContentIsNotStaged() async throws {
         try await world.publish(tree)
         for path in world.bundles {
             var bytes = try bytes(of: world.store.path.appending(String(path.dropFirst())))
@@ -468,7 +468,7 @@ struct IndexedFaultTests {
     }
 
     /// Content that an earlier run left in the area is verified, like content of a server.
-    @Test func whatAnEarlierRunLeftIsVerified() async throws {
+    @Test func contentThatAnEarlierRunLeftIsVerified() async throws {
         try await world.publish(tree)
         let bundle = try #require(world.bundles.first)
         let content = try bytes(of: world.store.path.appending(String(bundle.dropFirst())))

@@ -242,7 +242,7 @@ struct LifeCycleTests {
         #expect(decision(planner, .install) == expected)
     }
 
-    @Test func whatAnApplicationAsksForIsNotRestricted() throws {
+    @Test func restrictionsDoNotApplyToPacksThatAnApplicationRequests() throws {
         let pack = try Pack.sample("level", .onDemand)
         var planner = try planner(pack)
         planner.budget = InitialBudget(restrictions: .init(.downloadAllowance, .zero))

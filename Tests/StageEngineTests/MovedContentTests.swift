@@ -86,7 +86,7 @@ struct MovedContentTests {
     }
 
     /// The file at a path gets content that was at another path.
-    @Test func whatTheContentSaysCountsMoreThanTheName() async throws {
+    @Test func theOldContentIsChosenBySimilarityBeforeName() async throws {
         let content = noise(700_000)
         let sent = try await update(
             from: ["icon.bin": noise(700_000, seed: 2), "old/7.bin": content],

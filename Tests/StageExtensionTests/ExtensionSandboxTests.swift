@@ -27,7 +27,7 @@ struct ExtensionSandboxTests {
         )
     }
 
-    @Test func whatIsOutsideCannotBeRead() async throws {
+    @Test func filesOutsideTheSandboxCannotBeRead() async throws {
         let bench = try Bench()
         let secret = try bench.root.file(creating: "secret")
         for path in [secret.path.string, "/etc/shadow", "/etc/fstab"] {
@@ -38,7 +38,7 @@ struct ExtensionSandboxTests {
         #expect(await bench.outcome(listing) == .success([]))
     }
 
-    @Test func whatIsOutsideCannotBeWritten() async throws {
+    @Test func filesOutsideTheSandboxCannotBeChanged() async throws {
         let bench = try Bench()
         let secret = try bench.root.file(creating: "secret")
         try secret.write([1, 2, 3].span, at: 0)
@@ -101,7 +101,7 @@ struct ExtensionSandboxTests {
         #expect(await bench.outcome(host) == .success([]))
     }
 
-    @Test func whatTheProgramWroteCannotBeExecuted() async throws {
+    @Test func filesThatTheProgramWroteCannotBeExecuted() async throws {
         let bench = try Bench()
         let body = """
             import shutil, subprocess

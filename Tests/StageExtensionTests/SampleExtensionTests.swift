@@ -76,7 +76,7 @@ import Testing
         )
     }
 
-    @Test(arguments: Sample.runnable) func whatFailedIsAskedForOnceMore(
+    @Test(arguments: Sample.runnable) func anEssentialPackThatFailedIsRequestedOnceMore(
         _ sample: Sample
     ) async throws {
         let bench = try Bench(.install)

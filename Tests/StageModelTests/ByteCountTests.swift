@@ -45,7 +45,7 @@ import Testing
     }
 
     @Test(arguments: [(0, 0), (.max, .max), (-5, 0), (.min, 0)] as [(Int64, Int64)])
-    func whatIsEncodedCanBeDecoded(count: Int64, decoded: Int64) throws {
+    func encodedCountsAreClampedAndCanBeDecoded(count: Int64, decoded: Int64) throws {
         let data = try JSONEncoder().encode([ByteCount(count)])
         #expect(try JSONDecoder().decode([ByteCount].self, from: data) == [ByteCount(decoded)])
     }

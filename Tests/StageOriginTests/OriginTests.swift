@@ -95,7 +95,7 @@ struct OriginTests {
     }
 
     @Test
-    func whatIsHiddenOutsideOrMissingIsNotFound() async throws {
+    func hiddenOutsideAndMissingFilesAreNotFound() async throws {
         try await Self.serve { port in
             let client = try LoopbackClient(port: port)
             for path in [

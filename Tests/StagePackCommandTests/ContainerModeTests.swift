@@ -88,7 +88,7 @@ struct ContainerModeTests {
         #expect(mode == (isRoot ? 0o755 : 0o755 & ~(try #require(UInt32(umask, radix: 8)))))
     }
 
-    @Test func whatIsNotVerifiedIsItsOwnersAlone() async throws {
+    @Test func onlyTheOwnerCanReadUnverifiedDownloads() async throws {
         var world = try World()
         let pack = try SamplePack.large(try .aurora, version: 1, mebibytes: 8)
         try world.publish(pack)

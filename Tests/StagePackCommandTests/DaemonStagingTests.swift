@@ -190,7 +190,7 @@ struct DaemonStagingTests {
     }
 
     @Test(arguments: StagingWorld.Kind.allCases)
-    func whatACommandReceivesIsShownWhileItRuns(_ kind: StagingWorld.Kind) async throws {
+    func bytesThatACommandReceivesAreShownWhileItRuns(_ kind: StagingWorld.Kind) async throws {
         let gate = Gate()
         let world = try await StagingWorld(kind, sending: .held(gate))
         try await withDaemon(world) { client in
@@ -258,7 +258,7 @@ struct DaemonStagingTests {
         }
     }
 
-    @Test func whatFailsForAWhileIsTriedAgainAndSaysWhy() async throws {
+    @Test func aTemporaryFailureIsRetriedAndItsReasonShown() async throws {
         let world = try await StagingWorld(.archive)
         let server = world.installed.world.server
         let path = "/packs/aurora-1.tar.zst"
@@ -351,7 +351,7 @@ struct DaemonStagingTests {
         }
     }
 
-    @Test func whatDoesNotFitWaitsForTheDisk() async throws {
+    @Test func aPackThatDoesNotFitWaitsForTheDisk() async throws {
         var installed = try await Installed()
         var pack = try SamplePack.small(.aurora)
         pack.pack.installedSize = ByteCount(1 << 40)
@@ -461,7 +461,7 @@ struct PatientStagingTests {
         }
     }
 
-    @Test func whatAPersonHasPausedStaysPausedInPeriodicRuns() async throws {
+    @Test func aTransferThatAPersonPausedStaysPausedInPeriodicRuns() async throws {
         let world = try await StagingWorld(.archive)
         try world.speedUp()
         #expect(try await world.fetch().status == 0)
@@ -497,7 +497,7 @@ struct PatientStagingTests {
         }
     }
 
-    @Test func whatSomebodyWaitsForIsFetchedWhateverTheNetworkCosts() async throws {
+    @Test func aPackThatAPersonWaitsForIsFetchedUnderAnyConditions() async throws {
         let world = try await StagingWorld(.archive, sending: .slowly(64 << 20))
         try set(.metered, true)
         try set(.battery, true)

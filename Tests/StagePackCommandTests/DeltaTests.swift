@@ -217,7 +217,7 @@ struct DeltaTests {
         #expect(left.allSatisfy { !$0.hasPrefix(".") })
     }
 
-    @Test func whatIsNoOlderVersionOfThePackIsRefused() async throws {
+    @Test func aBaseThatIsNotAnOlderVersionIsRefused() async throws {
         let world = try World()
         let published = try await publish(world, all: false)
         let (publisher, indexes) = (published.publisher, published.indexes)

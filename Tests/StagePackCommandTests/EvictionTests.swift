@@ -91,7 +91,7 @@ struct EvictionTests {
         }
     }
 
-    @Test func whatIsReadOrPinnedStays() async throws {
+    @Test func leasedAndPinnedPacksAreNotEvicted() async throws {
         let world = try await full()
         let reader = try #require(try ContainerReader.open(world.container))
         let lease = try #require(try reader.lease(try PackID("rare")))
@@ -123,7 +123,7 @@ struct EvictionTests {
         #expect(try world.staged(try PackID("rare")) == files)
     }
 
-    @Test func whatNoManifestOffersStays() async throws {
+    @Test func packsThatNoManifestOffersAreNotEvicted() async throws {
         var world = try await full()
         try world.publish(try Array(packs(essential: 2).prefix(1)))
         try await world.succeed("plan")

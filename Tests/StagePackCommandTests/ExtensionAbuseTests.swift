@@ -129,7 +129,7 @@ struct ExtensionAbuseTests {
     }
 
     @Test(.strace)
-    func whatItLeavesToRemoveDoesNotHoldAHookUp() async throws {
+    func filesThatAnExtensionLeavesDoNotDelayAHook() async throws {
         var installed = try await install(
             """
             for number in range(5000): open('%s/%d' % (message['scratch'], number), 'w').close()

@@ -265,7 +265,7 @@ struct ExtensionAttackTests {
         return false
     }
 
-    @Test func whatAnExtensionStartedDiesWithAHostThatIsKilled() async throws {
+    @Test func processesOfAnExtensionDieWithAKilledHost() async throws {
         let installed = try await install(Self.daemons)
         let started = installed.container.appending("shared/started")
         let ending = try await installed.world.program.run(["prefetch", "--all"]) { running in

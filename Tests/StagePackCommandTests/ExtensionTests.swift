@@ -278,7 +278,7 @@ struct ExtensionTests {
         }
     }
 
-    @Test func whatIsWantedInsteadOfAFailureIsStagedInTheSameRun() async throws {
+    @Test func replacementsForAFailedDownloadAreStagedInTheSameRun() async throws {
         var installed = try await Installed()
         try installed.world.publish(try packs())
         let server = installed.world.server

@@ -72,7 +72,7 @@ struct FaultyDiskTests {
     }
 
     /// A file system over an image of a container with staged packs.
-    @Test func whatAnImageBroughtIsUpdatedRemovedAndCollected() async throws {
+    @Test func packsOfAnImageAreUpdatedRemovedAndCollected() async throws {
         var world = try World()
         let first = try SamplePack.small(.aurora)
         let second = try SamplePack.small(.aurora, version: 2)
@@ -156,7 +156,7 @@ struct FaultyDiskTests {
     }
 
     /// A mount in a pack cannot be removed with it.
-    @Test func whatCannotBeRemovedStopsNoOtherRemoval() async throws {
+    @Test func aPackThatCannotBeRemovedDoesNotStopOtherRemovals() async throws {
         var world = try World()
         try world.publish(
             try ["one", "three", "two"].map { try .small(try PackID($0), policy: .onDemand) }

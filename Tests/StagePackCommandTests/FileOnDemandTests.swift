@@ -247,7 +247,7 @@ struct FileOnDemandTests {
     }
 
     @Test(arguments: Fetching.allCases)
-    func whatAStoreHasNamedStaysUntilItIsReleased(
+    func aFileWhoseURLAStoreReturnedStaysUntilItIsReleased(
         by fetching: OnDemandTests.Fetching
     )
         async throws

@@ -45,7 +45,7 @@ struct FullDiskStagingTests {
     }
 
     @Test(arguments: StagingWorld.Kind.allCases)
-    func whatFillsTheDiskWaitsAndGoesOnByItself(_ kind: StagingWorld.Kind) async throws {
+    func aStagingThatFillsTheDiskWaitsAndResumesByItself(_ kind: StagingWorld.Kind) async throws {
         let world = try await StagingWorld(kind)
         try await withDisk(of: world.installed, mebibytes: 48) { disk in
             try await stage(world, on: disk)

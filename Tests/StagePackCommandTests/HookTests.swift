@@ -368,7 +368,7 @@ struct HookTests {
         #expect(try installed.history()?.firstLoadedAt != nil)
     }
 
-    @Test func whatIsAllowedIsSpentOverSeveralRuns() async throws {
+    @Test func theDownloadAllowanceIsSpentOverSeveralRuns() async throws {
         var installed = try await Installed()
         let first = try packs()
         let second = try packs(version: 2)
@@ -386,7 +386,7 @@ struct HookTests {
         #expect(try installed.staged() == ["essential": 2, "prefetch": 1])
     }
 
-    @Test func whatAnUninstalledApplicationLeftIsRemoved() async throws {
+    @Test func packsOfAnUninstalledApplicationAreRemoved() async throws {
         var installed = try await Installed()
         try installed.world.publish(try packs())
         _ = try await installed.run("prefetch", "--all")
@@ -516,7 +516,7 @@ struct HookTests {
         #expect(ending.status == 75, "\(ending)")
     }
 
-    @Test func whyTellsWhatWasDecidedAndWhatToDo() async throws {
+    @Test func whyShowsDecisionsAndNextSteps() async throws {
         var installed = try await Installed()
         let packs = try packs()
         try installed.world.publish(packs)

@@ -220,7 +220,7 @@ struct IndexedTests {
         }
     }
 
-    @Test func whatIsNoIndexIsRefused() async throws {
+    @Test func aFileThatIsNotAnIndexIsRefused() async throws {
         let world = try World()
         let publisher = try IndexedPublisher(world)
         try publisher.write(["a": [1]])

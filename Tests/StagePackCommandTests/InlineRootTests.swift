@@ -25,7 +25,7 @@ struct InlineRootTests {
         .inlineRoot(json: try JSONNode(json: root).value.text)
     }
 
-    @Test func whatItsKeysSignedIsStaged() async throws {
+    @Test func packsOfASignedManifestAreStaged() async throws {
         var world = try await world()
         try await world.succeed()
         #expect(try world.installed.staged() == ["aurora": 1])
@@ -41,7 +41,7 @@ struct InlineRootTests {
         #expect(status.contains("signed: root version 2, verified "), "\(status)")
     }
 
-    @Test func whatOtherKeysSignedIsNot() async throws {
+    @Test func manifestsWithoutTheRequiredSignaturesAreRefused() async throws {
         var world = try await world()
         try await world.succeed()
         let good = world.repository

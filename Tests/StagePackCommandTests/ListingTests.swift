@@ -156,7 +156,7 @@ struct ListingTests {
     }
 
     /// A change removes the temporary files of processes that were killed, and keeps those that may be in use.
-    @Test func whatAKilledRegistrationLeftIsRemoved() async throws {
+    @Test func temporaryFilesOfAKilledRegistrationAreRemoved() async throws {
         let installed = try await Installed()
         let folder = try Directory.open(installed.folder)
         let left: FilePath.Component = ".net.example.wallpaper.json.0x9y0x9y0x9y.tmp"

@@ -104,7 +104,7 @@ struct ManifestEditTests: PublisherSuite {
         #expect(try Manifest(json: Array(try text("site/manifest.json").utf8)) == manifest)
     }
 
-    @Test func whatKilledCommandsLeftIsRemoved() async throws {
+    @Test func temporaryFilesOfKilledCommandsAreRemoved() async throws {
         try await publish("site/a.tar")
         let left = [
             "site/.manifest.json.3mxh1urkd3nsa.tmp", "site/.a.tar.pack.json.3mxh1urkd3nsa.tmp",
@@ -123,7 +123,7 @@ struct ManifestEditTests: PublisherSuite {
         try #require(status == 0)
     }
 
-    @Test func whatIsReplacedKeepsItsPermissions() async throws {
+    @Test func aReplacedFileKeepsItsPermissions() async throws {
         try await publish("site/a.tar")
         try share("site/manifest.json")
         #expect(try await add("site/a.tar").status == 0)

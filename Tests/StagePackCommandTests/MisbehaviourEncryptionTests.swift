@@ -82,7 +82,7 @@ struct MisbehaviourEncryptionTests {
         """
 
     @Test(arguments: Encryption.allCases)
-    func whatEndsEncryptionIsNamed(_ encryption: Encryption) async throws {
+    func theCauseOfAFailedTLSConnectionIsNamed(_ encryption: Encryption) async throws {
         let world = try World()
         let directory = world.directory.path
         let manifest = try world.manifest(of: [])
@@ -156,7 +156,7 @@ struct MisbehaviourEncryptionTests {
         ("https://a.invalid/p", 502, 20, "cannot connect to a.invalid:443 (status 502)"),
         ("http://a.invalid/p", 502, 20, "status 502"),
     ])
-    func whatAProxyRefusesIsNotLaidToTheServer(
+    func aRefusalOfAProxyIsNotAttributedToTheServer(
         url: String,
         status: Int,
         exit: Int32,

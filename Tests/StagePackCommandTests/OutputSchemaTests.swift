@@ -22,7 +22,7 @@ struct OutputSchemaTests {
         }
     }
 
-    @Test func whatRunsAndReadersPrintHasItsShape() async throws {
+    @Test func outputOfRunsAndReadersMatchesItsSchema() async throws {
         var world = try World()
         let missing = try SamplePack.small(try PackID("missing"), policy: .onDemand)
         try world.publish(
@@ -65,7 +65,7 @@ struct OutputSchemaTests {
         try await check("plan", ["--nonsense"], world, status: 64, as: "error")
     }
 
-    @Test func whatPublishersPrintHasItsShape() async throws {
+    @Test func outputForPublishersMatchesItsSchema() async throws {
         let world = try World()
         let publisher = try IndexedPublisher(world)
         try publisher.write(["a": [UInt8](repeating: 7, count: 40_000), "b": Array("b".utf8)])
@@ -102,7 +102,7 @@ struct OutputSchemaTests {
         try await check("sign", [manifest, "--key", key])
     }
 
-    @Test func whatPackagersPrintHasItsShape() async throws {
+    @Test func outputForPackagersMatchesItsSchema() async throws {
         let world = try World()
         let sample = OutputSchemas.sources.appending("Manifests/samples/registration-minimal.json")
         try await check("app validate", [sample.string], status: nil)

@@ -71,7 +71,7 @@ struct PackageTests: PublisherSuite {
         #expect(ending.error.contains(message), "\(ending.error)")
     }
 
-    @Test func whatIsSelectedIsListedAndNothingIsWritten() async throws {
+    @Test func anEvaluationListsTheSelectedFilesAndWritesNothing() async throws {
         try tree()
         let ending = try await program.run(["package", "recipe.json", "--evaluate"])
         #expect(
@@ -352,7 +352,7 @@ struct PackageTests: PublisherSuite {
         #expect(try directory.entries().allSatisfy { !$0.path.string.hasSuffix(".tmp") })
     }
 
-    @Test func whatIsAddedAtTheSameTimeIsAllThere() async throws {
+    @Test func packsThatAreAddedConcurrentlyAreAllInTheManifest() async throws {
         try tree()
         _ = try await program.run(["package", "recipe.json", "-q"])
         let created = try await program.run(["manifest", "create", "--application", "net.example"])

@@ -82,7 +82,7 @@ struct PlanTests {
     }
 
     /// If a part of an archive was downloaded, only the rest is transferred.
-    @Test func whatIsHereAlreadyIsNotPlanned() async throws {
+    @Test func receivedBytesAreNotInThePlannedTransfer() async throws {
         var world = try World()
         let pack = try SamplePack.large(.aurora, version: 1, mebibytes: 4)
         try world.publish(pack)
@@ -145,7 +145,7 @@ struct PlanTests {
 
     /// Generations that are removed after the packs are staged are in the plan, like those that are evicted before.
     @Test(.mountNamespace)
-    func whatGoesByTheQuotaIsPlanned() async throws {
+    func aPlanContainsTheEvictionsForTheQuota() async throws {
         var installed = try await Installed()
         let ids = try ["essential", "rare"].map { try PackID($0) }
         func packs(_ version: Int) throws -> [SamplePack] {

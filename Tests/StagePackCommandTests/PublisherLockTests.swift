@@ -45,7 +45,7 @@ struct PublisherLockTests {
     }
 
     /// All users may read a manifest and a store, so their locks must not delay publishers.
-    @Test(.alone) func whoMayOnlyReadHoldsNoPublisherUp() async throws {
+    @Test(.alone) func locksOfReadersDoNotDelayPublishers() async throws {
         let folder = try Directory.make(world.directory.path.appending("published"))
         let (manifest, add) = try await makeManifest(in: folder)
         let store = try Directory.make(world.directory.path.appending("store/b"))
@@ -61,7 +61,7 @@ struct PublisherLockTests {
         #expect(try folder.entries().allSatisfy { !$0.path.string.hasSuffix(".lock") })
     }
 
-    @Test(.waiting) func whoWaitsForAnotherPublisherIsToldWhy() async throws {
+    @Test(.waiting) func aManifestThatAnotherProcessChangesIsNamed() async throws {
         let (manifest, add) = try await makeManifest(in: world.directory)
         let lock = try LockFile.attempt(".own.json.lock", in: world.directory, mode: .exclusive)
         let ending = try await world.program.run(add)
@@ -79,7 +79,7 @@ struct PublisherLockTests {
         #expect(try bytes(of: manifest).count > 0)
     }
 
-    @Test(.waiting) func whoWaitsForASweepOfAStoreIsToldWhy() async throws {
+    @Test(.waiting) func theLockOfAStoreThatAnotherProcessHoldsIsNamed() async throws {
         let publisher = try IndexedPublisher(world)
         try publisher.write(["a": [1]])
         let store = world.directory.path.appending("a store")

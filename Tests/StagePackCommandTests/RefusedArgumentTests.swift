@@ -158,7 +158,7 @@ struct RefusedArgumentTests {
         #expect(try directory.entries().map(\.path.string) == ["letter.txt"])
     }
 
-    @Test func whatACrashOrAMountLeavesIsNoFileOfOthers() async throws {
+    @Test func aContainerIsCreatedBesideLeftoversOfACrashAndAMount() async throws {
         var world = try World()
         try world.publish(try SamplePack.small(.aurora))
         let directory = try Directory.make(world.container)

@@ -58,7 +58,7 @@ struct RegistrationFaultTests {
         #expect(try await installed.run("app", "validate", name).status == 0)
     }
 
-    @Test func whyHintsAtTheRegistrationWhereThereIsNone() async throws {
+    @Test func whyHintsToRegisterAnApplicationIfThereIsNone() async throws {
         try installed.uninstall()
         let ending = try await installed.world.program.run(["why"])
         #expect(ending.status == 0, "\(ending)")
@@ -161,7 +161,7 @@ struct RegistrationFaultTests {
         #expect(ending.error.hasPrefix("stagepack: error: cannot open '"), "\(ending)")
     }
 
-    @Test func whatValidateRefusesIsNotRegistered() async throws {
+    @Test func aRegistrationThatValidateRefusesIsNotInstalled() async throws {
         var installed = installed
         try installed.uninstall()
         installed.registration.downloaderExtension = Registration.Program(

@@ -138,7 +138,7 @@ struct RollbackTests {
         try await world.succeed("pin", "aurora", "2")
     }
 
-    @Test func whatIsHeldIsNotFetchedRepairedOrRemoved() async throws {
+    @Test func aPinnedPackIsNotFetchedRepairedOrRemoved() async throws {
         var world = try await updated()
         let previous = try await world.run("pin", "aurora", "1")
         #expect(previous.status == 2)
@@ -184,7 +184,7 @@ struct RollbackTests {
         #expect(try world.staged(.aurora) == nil)
     }
 
-    @Test func whereThereIsNothingToGoBackToItIsSaid() async throws {
+    @Test func aRollbackWithoutAPreviousGenerationFailsWithAHint() async throws {
         var world = try World()
         try world.publish(versions[0])
         let missing = try await world.run("prefetch", "--quiet")

@@ -304,7 +304,7 @@ struct ScopeTests {
 
     /// The same command runs on all machines, also on those without an application.
     @Test(arguments: ["status", "verify", "gc", "ls", "du"])
-    func thatNoApplicationIsRegisteredIsSaid(command: String) async throws {
+    func aNoteSaysThatNoApplicationIsRegistered(command: String) async throws {
         let installed = try await Installed()
         try installed.uninstall()
         let error = """

@@ -378,7 +378,7 @@ struct SharingTests {
         #expect(try await Program().run(arguments).status == 64)
     }
 
-    @Test func whatCannotBePrintedIsAnError() async throws {
+    @Test func outputThatCannotBeWrittenIsAnError() async throws {
         var world = try World()
         try world.publish(try SamplePack.small(.aurora))
         try await world.succeed("prefetch")

@@ -158,7 +158,7 @@ struct ShortageTests {
         if ending.status != 0 { #expect(ending.error.contains("stagepack: error: "), "\(ending)") }
     }
 
-    @Test func whatIsMissingAndWhatToDoAreSaid() async throws {
+    @Test func aMessageNamesTheScarceResourceAndTheNextStep() async throws {
         let (files, _) = try #require(try await run(["prefetch"], .files(20)))
         #expect(files.status == 71)
         #expect(

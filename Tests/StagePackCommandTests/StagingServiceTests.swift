@@ -346,7 +346,7 @@ struct StagingServiceTests {
         #expect(ending.status == 10, "\(ending)")
     }
 
-    @Test func whatEndsTheWholeIsThrown() async throws {
+    @Test func failuresThatEndTheRunAreThrown() async throws {
         var world = try World()
         let pack = try SamplePack.small(.aurora)
         try world.publish(pack)

@@ -50,7 +50,7 @@ struct TaskSelectionTests {
         }
     }
 
-    @Test func whatCannotBeChangedKeepsNoOtherFromBeingChanged() async throws {
+    @Test func aTaskThatCannotBeChangedDoesNotStopOtherChanges() async throws {
         try await withTasks(3) { installed, daemon, _ in
             let ids = daemon.tasks.map(\.id)
             let refusal = ControlRefusal(.storage, message: "the disk is full")
@@ -69,7 +69,7 @@ struct TaskSelectionTests {
         }
     }
 
-    @Test func whatCannotBeRemovedKeepsNoOtherFromBeingRemoved() async throws {
+    @Test func aTaskThatCannotBeRemovedDoesNotStopOtherRemovals() async throws {
         try await withTasks(1) { installed, daemon, client in
             let names = ["stagepack.tasks.a", "stagepack.tasks.b"]
             for name in names {

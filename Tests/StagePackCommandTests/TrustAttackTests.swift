@@ -321,7 +321,7 @@ struct StoredTrustTests {
 
     /// Without a server, the last verified manifest is used, and its age is printed.
     @Test(arguments: [Answer.status(503), Answer.dropped])
-    func whatWasVerifiedLastHoldsWithoutAServer(_ answer: Answer) async throws {
+    func theLastVerifiedManifestIsUsedWithoutAServer(_ answer: Answer) async throws {
         let world = try await staged()
         world.server.answer("/signed/metadata/3.root.json", with: answer)
         let ending = try await world.run("load", "dunes", "--attempts", "1")
@@ -358,7 +358,7 @@ struct TrustReportTests {
         return try #require(report.trust?.first)
     }
 
-    @Test func whatIsTrustedIsShown() async throws {
+    @Test func statusShowsTheTrustedMetadata() async throws {
         var world = try await SignedWorld()
         world.repository.snapshot.threshold = 1
         try world.repository.publish([.root])

@@ -112,7 +112,7 @@ struct WhyTests {
     }
 
     /// If no manifest was available, the decision about each pack has the manifest's failure as its reason.
-    @Test func whatFailedBeforeTheManifestIsTheReasonOfEachPack() async throws {
+    @Test func aFailureBeforeTheManifestIsTheReasonOfEachPack() async throws {
         var world = try World()
         try world.publish(try .small(.aurora), try .small(try PackID("oceans")))
         try await world.succeed("fetch", "aurora")

@@ -121,7 +121,7 @@ struct WithdrawnStagingTests {
     }
 
     /// The transfer that continues an interrupted command is named in its progress and in its failure.
-    @Test func whatTheDaemonContinuesIsNamedInJSON() async throws {
+    @Test func theTransferThatTheDaemonContinuesIsNamedInJSON() async throws {
         let gate = Gate()
         let world = try await StagingWorld(.archive, sending: .held(gate))
         try await withDaemon(world) { client in

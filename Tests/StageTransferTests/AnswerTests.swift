@@ -203,7 +203,7 @@ import Testing
         arguments: ["POST", "PATCH"],
         [Answer.status(503), .content(content).cut(after: 290_000)]
     )
-    func whatIsNotIdempotentIsAskedOnce(method: String, answer: Answer) async throws {
+    func aRequestThatIsNotIdempotentIsSentOnce(method: String, answer: Answer) async throws {
         var request = request()
         request.method = method
         request.mirrors.append(server.url("/other"))
@@ -298,7 +298,7 @@ import Testing
         #expect(part.durable == 290_000)
     }
 
-    @Test func whatCannotBeContinuedHasNoCheckpoints() async throws {
+    @Test func aDownloadThatCannotBeResumedHasNoCheckpoints() async throws {
         let events = Events()
         server.answer(
             "/pack",

@@ -358,7 +358,7 @@ import Testing
     }
 
     /// A transfer that does not end reports which bytes are durable so far.
-    @Test(.alone) func whatArrivesIsMadeDurableMeanwhile() async throws {
+    @Test(.alone) func receivedBytesBecomeDurableDuringTheTransfer() async throws {
         let content = noise(1 << 20)
         server.answer("/pack", with: .content(content).stalled(after: 1 << 19))
         var configuration = TransferConfiguration.impatient

@@ -97,7 +97,7 @@ import Testing
     }
 
     /// The stored state of another file, or a damaged one, is ignored.
-    @Test(arguments: [0, 1, 2, 3]) func whatIsKeptOfOtherPartsIsPassedOver(fault: Int) async throws
+    @Test(arguments: [0, 1, 2, 3]) func theStoredStateOfOtherPartsIsIgnored(fault: Int) async throws
     {
         var resource = UploadResource(url: "", uploadProtocol: .presignedParts)
         resource.size = ByteCount(Self.size - (fault == 0 ? 1 : 0))

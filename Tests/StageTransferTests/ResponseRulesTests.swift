@@ -357,7 +357,7 @@ private func head(_ status: Int, _ lines: String...) -> ResponseHead {
     }
 
     @Test(arguments: [404, 410])
-    func whatIsMissingMayBeThereSoon(status: Int) {
+    func aMissingResourceIsRequestedAgain(status: Int) {
         var rules = Self.whole
         rules.toleratesMissing = true
         #expect(rules.judge(head(status)) == .retry(status: status, after: nil))

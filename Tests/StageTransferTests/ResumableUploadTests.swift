@@ -377,7 +377,8 @@ import Testing
         #expect(handle(&machine, head(status, "Location: /login")) == .retry(error, after: nil))
     }
 
-    @Test(arguments: [true, false]) func whatMayBeCompleteIsNotBegunAnew(isRepeatedSafely: Bool) {
+    @Test(arguments: [true, false])
+    func anUploadThatMayBeCompleteIsNotRestarted(isRepeatedSafely: Bool) {
         var sent = begun(sent: 100) { $0.isRepeatedSafely = isRepeatedSafely }
         var kept = machine(at: resource(mayBeComplete: true)) {
             $0.isRepeatedSafely = isRepeatedSafely

@@ -328,7 +328,7 @@ import Testing
         #expect(receipt.bytesReceived == ByteCount(Self.size - durable))
     }
 
-    @Test func whatWasContinuedCountsInTheBootThatContinuedIt() async throws {
+    @Test func resumedBytesCountInTheBootThatResumedThem() async throws {
         try await interrupt()
         let boot = BootID("another")
         server.answer("/pack", with: .content(Self.old).cut(after: 5000))

@@ -83,7 +83,7 @@ import Testing
         #expect(events.sent.last == Int64(Self.size))
     }
 
-    @Test func whatIsSentIsOfTheProtocol() async throws {
+    @Test func requestsHaveTheFieldsOfTheProtocol() async throws {
         var draft = request(.resumable)
         draft.fields = ["Content-Type: text/plain", "Authorization: x", "If-Match: *", "X-A: b"]
         server.cut(after: 10)
@@ -214,7 +214,7 @@ import Testing
     }
 
     @Test(arguments: [UploadProtocol.resumable, .tus])
-    func whatIsKnownOfAResourceIsKept(_ uploadProtocol: UploadProtocol) async throws {
+    func theStateOfAResourceIsStored(_ uploadProtocol: UploadProtocol) async throws {
         let content = noise(32 << 20)
         let kept = Kept()
         var request = request(uploadProtocol)

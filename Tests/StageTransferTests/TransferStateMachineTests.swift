@@ -322,7 +322,7 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
     }
 
     @Test(arguments: [Machine.Outcome.restart, .distrustRanges("206 of another total")])
-    func whatIsHeldIsOfNoUse(outcome: Machine.Outcome) {
+    func unusableReceivedBytesAreDiscarded(outcome: Machine.Outcome) {
         var story = Story(2)
         _ = story.begin()
         let again = story.handle(.ended(outcome, Machine.Progress()))
@@ -582,7 +582,7 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
 }
 
 @Suite struct BandwidthBudgetTests {
-    @Test func whatWasTakenTooMuchIsWaitedFor() {
+    @Test func bytesBeyondTheBudgetDelayTheNextOnes() {
         let start = SuspendingClock.now
         let budget = BandwidthBudget(bytesPerSecond: 800, now: start)
         #expect(budget.isOpen(at: start))

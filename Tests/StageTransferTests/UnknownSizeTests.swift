@@ -130,7 +130,7 @@ import Testing
         #expect(receipt.attempts == 1)
     }
 
-    @Test func whatHasNoLengthIsReceivedFromTheStartAgain() async throws {
+    @Test func contentWithoutALengthIsReceivedFromTheStartAgain() async throws {
         server.answer(
             "/pack",
             with: .content(Self.old).chunked().cut(after: Self.half),
@@ -141,7 +141,7 @@ import Testing
         #expect(server.requests.map { $0["range"] } == [nil, nil])
     }
 
-    @Test func whatHasNoLengthDoesNotOutliveItsProcess() async throws {
+    @Test func contentWithoutALengthIsNotKeptForTheNextProcess() async throws {
         try await interrupt(.content(Self.old).chunked())
         #expect(try open().length == .zero)
         // The result is the same if a record of a version with a length exists already.

@@ -183,7 +183,10 @@ import Testing
         arguments: [408, 425, 429, 500, 502, 503, 504, 522],
         [UploadRequest.Method.post, .put, .patch]
     )
-    func whatWasAnsweredIsNotSentAgain(status: Int, method: UploadRequest.Method) async throws {
+    func anUploadWithAResponseIsNotSentAgain(
+        status: Int,
+        method: UploadRequest.Method
+    ) async throws {
         server.answer("/in", with: answer(status, "no").field("Retry-After", "0"), answer(201))
         var request = request()
         request.method = method
@@ -385,7 +388,7 @@ import Testing
         #expect(server.bodies(for: "/in").isEmpty)
     }
 
-    @Test func whatIsAddedToTheFileStaysOut() async throws {
+    @Test func bytesAddedToTheFileDuringAnUploadAreNotSent() async throws {
         let content = noise(Self.large)
         let place = place
         server.answer("/in", with: answer(200))
