@@ -267,7 +267,7 @@ struct AssetPackManagerTests {
         #expect(!manager.assetPackIsAvailableLocally(withID: id))
     }
 
-    @Test func aPackThatIsOfferedNoMoreIsNotFoundWhereItIsFetched() async throws {
+    @Test func anObsoletePackIsNotFoundByFetch() async throws {
         var world = try ManagedWorld()
         try world.publish(try ManagedPack("aurora"), try ManagedPack("cirrus"))
         let manager = try world.manager()

@@ -171,7 +171,7 @@ struct AssetPackUpdateTests {
         #expect(await log.phases.last == "failed aurora")
     }
 
-    @Test func theProgressCancelsAndTheNextCallGoesOn() async throws {
+    @Test func theProgressCancelsAndTheNextCallContinues() async throws {
         var world = try ManagedWorld()
         let sample = try ManagedPack("aurora", byteCount: 4 << 20)
         try world.publish(sample)
@@ -223,7 +223,7 @@ struct AssetPackUpdateTests {
         #expect(world.server.counts(for: sample.path).requests == 1)
     }
 
-    @Test func aFetchThatNobodyWaitsForAnyMoreEnds() async throws {
+    @Test func aFetchWithoutWaitingCallersEnds() async throws {
         var world = try ManagedWorld()
         let sample = try ManagedPack("aurora", byteCount: 1 << 20)
         try world.publish(sample)

@@ -204,7 +204,7 @@ import Testing
         try await world.acknowledged(3)
     }
 
-    @Test func aDownloadIsToldFromThoseWithSimilarIdentifiers() async throws {
+    @Test func aDownloadIsDistinguishedFromThoseWithSimilarIdentifiers() async throws {
         let world = try await World()
         let long = String(repeating: "l", count: 300)
         let all = ["a", "a/b", "a%2Fb", "a0", "A", "\u{E9}", long, long + "2"]

@@ -54,14 +54,14 @@ struct DecisionTests {
         #expect(record.nextStep() == .change(7, change))
     }
 
-    @Test func aCreationThatNobodyHeardOfLeavesTheTaskHere() {
+    @Test func aCreationWithoutAResponseLeavesTheTaskHere() {
         var record = ClientTaskState(request, created: .now)
         _ = record.nextStep()
         record.creationWasNotSent()
         #expect(record.isOnlyHere)
     }
 
-    @Test func nothingIsSaidOfATaskAfterItsCancellation() {
+    @Test func noEventsFollowTheCancellationOfATask() {
         var cancelled = TransferChange()
         cancelled.state = .cancelled
         cancelled.producesResumeToken = true
@@ -98,7 +98,7 @@ struct DecisionTests {
         #expect(window.due == nil)
     }
 
-    @Test func aDaemonWithoutItsRecordsCountsAnew() {
+    @Test func aDaemonWithoutItsRecordsCountsFromOne() {
         var window = AcknowledgementWindow()
         #expect(window.receive(9) == true)
         window.attach(lastEvent: 1, acknowledged: 0, session: 1)

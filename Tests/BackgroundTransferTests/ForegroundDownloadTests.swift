@@ -31,7 +31,7 @@ struct ForegroundDownloadTests: ForegroundSuite {
     // MARK: - Resuming
 
     @Test(arguments: [1_000_000, 2_000_000])
-    func contentThatBecameShorterIsAskedForAnew(_ size: Int) async throws {
+    func contentThatBecameShorterIsRequestedAgain(_ size: Int) async throws {
         let kept = try await cutDownload(.content(data(3_000_000)).cut(after: 2_000_000))
         let content = [UInt8](repeating: 5, count: size)
         // The server ignores `If-Range`, as some that compare only sizes do.

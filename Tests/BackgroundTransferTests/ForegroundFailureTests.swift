@@ -116,7 +116,7 @@ struct ForegroundFailureTests: ForegroundSuite {
     }
 
     @Test(arguments: Kind.allCases)
-    func theTimeOfTheResourceGoesOnWhileATaskIsSuspended(_ kind: Kind) async throws {
+    func theTimeOfTheResourceContinuesWhileATaskIsSuspended(_ kind: Kind) async throws {
         server.answer("/a", with: .content(data(100_000)).stalled(after: 50_000))
         let session = session { $0.timeoutIntervalForResource = 1 }
         let task = kind.makeTask(session, URLRequest(url: try url("/a")))

@@ -12,7 +12,7 @@ struct ForegroundTests: ForegroundSuite {
     // MARK: - Data
 
     @Test(arguments: [200, 404, 500])
-    func anAnswerIsReturnedWhateverItsStatus(_ status: Int) async throws {
+    func aResponseOfAnyStatusIsReturned(_ status: Int) async throws {
         server.answer("/a", with: .content(Array("words".utf8)).with { $0.status = status })
         let (data, response) = try await session().data(from: url("/a"))
         #expect(String(decoding: data, as: UTF8.self) == "words")
@@ -50,7 +50,7 @@ struct ForegroundTests: ForegroundSuite {
         #expect(data == Data([9]))
     }
 
-    @Test func aDelegateIsToldInOrder() async throws {
+    @Test func aDelegateReceivesCallsInOrder() async throws {
         server.answer("/a", with: .content(data(300_000)))
         let recorder = DataRecorder()
         let session = session(recorder)
@@ -258,7 +258,7 @@ struct ForegroundTests: ForegroundSuite {
         }
     }
 
-    @Test func bytesThatNobodyReadsEndTheirTransfer() async throws {
+    @Test func unreadBytesEndTheirTransfer() async throws {
         server.answer("/a", with: .content([UInt8](repeating: 7, count: 64 << 20)))
         let session = session()
         let task: URLSessionDataTask

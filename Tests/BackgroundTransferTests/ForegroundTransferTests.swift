@@ -37,7 +37,7 @@ struct ForegroundTransferTests: ForegroundSuite {
         #expect(server.counts(for: "/a").requests == 1)
     }
 
-    @Test func aDownloadGoesOnWithWhatACutOneReceived() async throws {
+    @Test func aDownloadContinuesFromTheBytesOfAnInterruptedOne() async throws {
         let content = data(3_000_000)
         let answer = Answer.content(content)
         server.answer("/a", with: answer.cut(after: 2_000_000), answer)
@@ -87,7 +87,7 @@ struct ForegroundTransferTests: ForegroundSuite {
         #expect(server.counts(for: "/a").bytes < 3_500_000)
     }
 
-    @Test func aSuspendedDownloadGoesOn() async throws {
+    @Test func aSuspendedDownloadContinues() async throws {
         let content = data(3_000_000)
         let answer = Answer.content(content)
         server.answer("/a", with: answer.stalled(after: 2_000_000), answer)
@@ -150,7 +150,7 @@ struct ForegroundTransferTests: ForegroundSuite {
         }
     }
 
-    @Test func theDelegateHearsWhatWasSent() async throws {
+    @Test func theDelegateReceivesTheSentBytes() async throws {
         server.answer("/a", with: .content([1]))
         let recorder = DataRecorder()
         let body = Data(data(3_000_000))
@@ -164,7 +164,7 @@ struct ForegroundTransferTests: ForegroundSuite {
     }
 
     @Test(arguments: [307, 401])
-    func theDelegateHearsWhatWasSentAgain(afterStatus status: Int) async throws {
+    func theDelegateReceivesTheBytesThatWereSentAgain(afterStatus status: Int) async throws {
         let first: Answer = status == 307 ? .redirect(to: "/a", status: status) : challenge
         server.answer("/a", with: first, .content([1]))
         let credential = URLCredential(user: "u", password: "p", persistence: .none)
@@ -366,7 +366,7 @@ struct ForegroundTransferTests: ForegroundSuite {
         #expect(server.requests[0]["x-empty"] == "")
     }
 
-    @Test func aCertificateThatNobodyVouchesForIsRefused() async throws {
+    @Test func aCertificateOfAnUnknownAuthorityIsRefused() async throws {
         server.answer("/a", with: .content([1]))
         let directory = try TemporaryDirectory.required().path
         let front = try await TLSFront(port: server.port, below: directory)

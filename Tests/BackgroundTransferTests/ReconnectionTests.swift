@@ -11,7 +11,7 @@ import Testing
 /// A session whose daemon is stopped and started again.
 @Suite(.directory, .daemon, .server)
 struct ReconnectionTests {
-    @Test func aDaemonThatIsStartedLaterIsToldOfEverything() async throws {
+    @Test func aDaemonThatIsStartedLaterReceivesEverything() async throws {
         let world = try await World(starts: false)
         let session = world.session()
         let tasks = session.downloadTasks(with: [
@@ -75,7 +75,7 @@ struct ReconnectionTests {
         try await world.end(session)
     }
 
-    @Test func aDownloadOutlivesTheDaemonAndIsToldOnce() async throws {
+    @Test func aDownloadOutlivesTheDaemonAndIsReportedOnce() async throws {
         let world = try await World()
         let answer = Answer.content([UInt8](repeating: 7, count: 300_000))
         world.server.answer("/stalls", with: answer.stalled(after: 100_000))
@@ -99,7 +99,7 @@ struct ReconnectionTests {
         try await world.end(session)
     }
 
-    @Test func aLaterProcessHasTheTasksAndWhatNobodyTookIn() async throws {
+    @Test func aLaterProcessReceivesTheTasksAndUnacknowledgedEvents() async throws {
         let world = try await World()
         let client = world.daemon.client
         var rules = SessionConfiguration()
@@ -126,7 +126,7 @@ struct ReconnectionTests {
         try await world.end(session)
     }
 
-    @Test func aDaemonThatLostItsRecordsGetsTheSessionAnew() async throws {
+    @Test func aDaemonThatLostItsRecordsGetsTheSessionAgain() async throws {
         let world = try await World()
         let session = world.session()
         try await world.attach()
@@ -184,7 +184,7 @@ struct ReconnectionTests {
         try await world.end(session)
     }
 
-    @Test func aTaskThatNoDaemonWasToldOfFailsInTime() async throws {
+    @Test func aTaskThatNoDaemonReceivedFailsInTime() async throws {
         let world = try await World(starts: false)
         let configuration = world.configuration
         configuration.timeoutIntervalForService = 0.01

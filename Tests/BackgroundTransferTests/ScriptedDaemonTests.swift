@@ -178,7 +178,7 @@ struct ScriptedDaemonTests {
         try await world.end(session)
     }
 
-    @Test func aReaderIsToldOfHoldsAndProgress() async throws {
+    @Test func aReaderReceivesHoldsAndProgress() async throws {
         let world = try ScriptedWorld()
         let session = URLSession(configuration: world.configuration)
         let task = session.downloadTask(with: try URL(text: "http://host/file"))
@@ -211,7 +211,7 @@ struct ScriptedDaemonTests {
     }
 
     /// The daemon sends the state of its tasks to each client that attaches.
-    @Test func aReaderIsToldOfTheSameReasonsOnce() async throws {
+    @Test func aReaderReceivesEqualReasonsOnce() async throws {
         let world = try ScriptedWorld()
         let session = URLSession(configuration: world.configuration)
         let task = session.downloadTask(with: try URL(text: "http://host/file"))
@@ -280,7 +280,7 @@ struct ScriptedDaemonTests {
         world.daemon.stop()
     }
 
-    @Test func aResumptionThatTheDaemonRepeatsIsToldOnce() async throws {
+    @Test func aResumptionThatTheDaemonRepeatsIsReportedOnce() async throws {
         let world = try ScriptedWorld()
         let session = world.session()
         let task = session.downloadTask(with: try URL(text: "http://host/file"))

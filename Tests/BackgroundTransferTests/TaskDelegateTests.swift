@@ -46,7 +46,7 @@ struct TaskDelegateTests: ForegroundSuite {
         try await world.end(session)
     }
 
-    @Test func theDelegateOfACallIsToldOfItsTask() async throws {
+    @Test func theDelegateOfACallReceivesItsTask() async throws {
         server.answer("/a", with: .content([1]))
         let (own, other) = (Recorder(), Recorder())
         let session = session(other)
@@ -61,7 +61,7 @@ struct TaskDelegateTests: ForegroundSuite {
         #expect(other.lines.isEmpty)
     }
 
-    @Test func theDelegateOfAWebSocketTaskIsToldOfItsConnection() async throws {
+    @Test func theDelegateOfAWebSocketTaskReceivesItsConnection() async throws {
         let place = try serve { peer in
             _ = peer.next()
             peer.close(1001)

@@ -11,7 +11,7 @@ import Testing
 /// A session at the real daemon.
 @Suite(.directory, .daemon, .server)
 struct URLSessionTests {
-    @Test func aDownloadIsToldInApplesOrder() async throws {
+    @Test func aDownloadIsReportedInApplesOrder() async throws {
         let world = try await World()
         let content = [UInt8](repeating: 7, count: 300_000)
         let answer = Answer.content(content)
@@ -40,7 +40,7 @@ struct URLSessionTests {
         try await world.end(session)
     }
 
-    @Test func anUploadIsToldInApplesOrder() async throws {
+    @Test func anUploadIsReportedInApplesOrder() async throws {
         let world = try await World()
         world.server.answer("/up", with: .content(Array("thanks".utf8)))
         let session = world.session()
@@ -138,7 +138,7 @@ struct URLSessionTests {
         #expect((task.error as? URLError)?.code == .cancelled)
     }
 
-    @Test func resumeDataGoesOnWithWhatWasReceived() async throws {
+    @Test func resumeDataContinuesFromTheReceivedBytes() async throws {
         let world = try await World()
         let answer = Answer.content([UInt8](repeating: 7, count: 20_000_000))
         world.server.answer("/stalls", with: answer.stalled(after: 1_000_000))

@@ -116,7 +116,7 @@ import Testing
         for task in [task, later] { task.cancel() }
     }
 
-    @Test func handlersAreCalledOnceWhateverEndsTheTask() async throws {
+    @Test func handlersAreCalledOnceForEachKindOfEnd() async throws {
         let url = try serve { peer in
             peer.echo()
         }

@@ -84,7 +84,7 @@ import Testing
         }
     }
 
-    @Test func theDelegateIsToldTheSubprotocol() async throws {
+    @Test func theDelegateReceivesTheSubprotocol() async throws {
         let url = try serve(subprotocols: ["chat.v2", "chat.v1"]) { _ = $0.next() }
         try await withSession { session, recorder in
             let task = session.webSocketTask(with: url, protocols: ["chat.v3", "chat.v1"])

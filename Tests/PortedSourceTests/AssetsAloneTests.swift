@@ -42,7 +42,7 @@ struct AssetsAloneTests {
         }
     }
 
-    @Test func anApplicationIsToldHowToDownloadAPack() throws {
+    @Test func anApplicationLearnsHowToDownloadAPack() throws {
         let text = #"""
             {
               "manifestVersion": 1,

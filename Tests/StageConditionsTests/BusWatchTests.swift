@@ -102,7 +102,7 @@ struct BusWatchTests {
         expect(watch.handle(changed([:], lost: ["Metered", "Devices"])), [asked])
     }
 
-    @Test func anotherOwnerIsAskedAnewAndTheFormerOneIsNotHeard() {
+    @Test func aNewOwnerIsAskedAgainAndTheFormerOneIsIgnored() {
         var (watch, asked) = connected()
         _ = watch.handle(changed(metered))
         let name = WatchedService.network.rawValue

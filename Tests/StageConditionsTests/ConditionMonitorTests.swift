@@ -133,7 +133,7 @@ import Testing
         try await wait(monitor, "there") { $0.connectivity == .full }
     }
 
-    @Test(.alone) func aBusThatDoesNotAnswerKeepsNobodyWaiting() async throws {
+    @Test(.alone) func aBusThatDoesNotAnswerDelaysNoRequest() async throws {
         try bus.start(.networkManager)
         try bus.freeze()
         let start = ContinuousClock.now

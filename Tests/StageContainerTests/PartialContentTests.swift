@@ -28,7 +28,7 @@ import Testing
         return removal
     }
 
-    @Test func filesThatSomebodyUsesStay() throws {
+    @Test func filesInUseStay() throws {
         var made: PartialContent? = try make()
         var read = try container.reader.partialContent(of: digest)
         let place = try #require(read).content

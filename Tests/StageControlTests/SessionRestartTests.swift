@@ -108,7 +108,7 @@ private final class Receiver: SessionReceiver {
         await end(connection)
     }
 
-    @Test func aDaemonWithoutRecordsThatComesDuringAnAttemptIsPreparedAnew() async throws {
+    @Test func aDaemonWithoutRecordsThatComesDuringAnAttemptIsPreparedAgain() async throws {
         try await daemon.start()
         let isAnew = Gate()
         let connection = SessionConnection(client)
@@ -140,7 +140,7 @@ private final class Receiver: SessionReceiver {
         await end(connection)
     }
 
-    @Test func theEndOfAStagingWhoseAnswerGotLostIsNotToldTwice() async throws {
+    @Test func theEndOfAStagingWhoseAnswerGotLostIsNotReportedTwice() async throws {
         try await daemon.start()
         try relay.start()
         defer { relay.stop() }

@@ -103,7 +103,7 @@ struct BehaviourTests {
     }
 
     @Test(arguments: [false, true])
-    func aTokenGoesOnWithWhatACancelledTaskReceived(isAcknowledged: Bool) async throws {
+    func aTokenContinuesFromTheBytesOfACancelledTask(isAcknowledged: Bool) async throws {
         let body = noise(3 << 20)
         let answer = Answer.content(body)
         server.answer("/a", with: answer.stalled(after: 2 << 20), answer)
@@ -200,7 +200,7 @@ struct BehaviourTests {
     }
 
     /// The last progress event of a transfer precedes its final event.
-    @Test func nothingIsToldOfATaskAfterItsEnd() async throws {
+    @Test func noEventsFollowTheEndOfATask() async throws {
         server.answer("/a", with: .content(noise(10)))
         let stream = try await daemon.attach()
         defer { stream.close() }
@@ -222,7 +222,7 @@ struct BehaviourTests {
     }
 
     /// The head was received while no client was attached; no later byte causes a progress event.
-    @Test func aClientThatAttachesIsToldWhatItHasMissed() async throws {
+    @Test func aClientThatAttachesReceivesMissedEvents() async throws {
         let gate = Gate()
         server.answer("/a", with: Answer.content(noise(4 << 20)).held(after: 1 << 20, until: gate))
         let running = try await daemon.download(server.url("/a"))
@@ -244,7 +244,7 @@ struct BehaviourTests {
         gate.open()
     }
 
-    @Test func aClientThatAttachesIsToldWhyEachOfManyTasksWaits() async throws {
+    @Test func aClientThatAttachesLearnsWhyEachOfManyTasksWaits() async throws {
         let ids = try await daemon.downloads(600, of: server.url("/a")) {
             $0.earliestBegin = .now + 3600
         }
@@ -254,7 +254,7 @@ struct BehaviourTests {
         #expect(waiting.compactMap(\.task) == ids)
     }
 
-    @Test func eachClientThatAttachesIsToldWhereADownloadWasResumed() async throws {
+    @Test func eachClientThatAttachesLearnsWhereADownloadResumed() async throws {
         let gate = Gate()
         defer { gate.open() }
         let answer = Answer.content(noise(4 << 20))
@@ -268,7 +268,7 @@ struct BehaviourTests {
         #expect(first.last == second.last)
     }
 
-    @Test func aClientIsToldWhyItsTaskWaitsAndThatTheWaitIsOver() async throws {
+    @Test func aClientLearnsWhyItsTaskWaitsAndThatTheWaitIsOver() async throws {
         server.answer("/a", with: .content(noise(1000)))
         let id = try await daemon.download(server.url("/a")) { $0.earliestBegin = .now + 3600 }
         let stream = try await daemon.attach()
@@ -287,7 +287,7 @@ struct BehaviourTests {
         #expect(begun.last?.pendingReasons == [])
     }
 
-    @Test func aClientIsToldWhatItsTaskWaitsForAfterItsTime() async throws {
+    @Test func aClientLearnsWhatItsTaskWaitsForAfterItsTime() async throws {
         let gate = Gate()
         defer { gate.open() }
         server.answer("/a", with: Answer.content(noise(4 << 20)).held(after: 1 << 20, until: gate))

@@ -103,7 +103,7 @@ struct ConfinedClientTests {
         #expect(try await !read("/v1/tasks?headers=1&all=1", by: 0))
     }
 
-    @Test func theAnswerToAChallengeIsToldToNobody() async throws {
+    @Test func theAnswerToAChallengeIsReportedToNoClient() async throws {
         let rules = #"{"group": "bin", "answersChallenges": true}"#
         _ = try await peer.ask(as: user, 2, "PUT", "/v1/sessions/s", rules)
         let refusal = Answer.status(401).field("WWW-Authenticate", "Basic realm=\"x\"")

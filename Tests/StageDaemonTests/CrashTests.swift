@@ -31,7 +31,7 @@ struct CrashTests {
     }
 
     @Test(.serialized, arguments: kills)
-    func whereverTheDaemonIsKilledTheNextOneGoesOn(calls: String, number: Int) async throws {
+    func theNextDaemonContinuesWhereverOneIsKilled(calls: String, number: Int) async throws {
         let trace = [
             "/usr/bin/strace", "-f", "-qq", "-o", "/dev/null", "-e", "signal=none",
             "-e", "trace=\(calls)", "-e", "inject=\(calls):signal=KILL:when=\(number)",

@@ -25,7 +25,7 @@ struct DaemonMetricsTests {
         series.filter { $0.key.hasPrefix("stagepack_daemon_tasks{") && $0.value > 0 }
     }
 
-    @Test func theMetricsTellWhatRunsWaitsAndHasEnded() async throws {
+    @Test func theMetricsCountRunningWaitingAndEndedTasks() async throws {
         let daemon = try DaemonProcess.required()
         try daemon.configure(#"{"settlingTime": 0, "retryBase": 3600}"#)
         try await daemon.start()
@@ -117,7 +117,7 @@ struct DaemonMetricsTests {
 struct DaemonMetricsUserTests {
     private let server = TestServer.current
 
-    @Test func aUserIsToldOfItsOwnTransfersOnly() async throws {
+    @Test func aUserSeesItsOwnTransfersOnly() async throws {
         let daemon = try DaemonProcess.required()
         try daemon.letOthersPass()
         try daemon.configure(#"{"settlingTime": 0}"#)

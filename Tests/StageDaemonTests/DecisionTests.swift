@@ -430,7 +430,8 @@ struct DaemonConfigurationTests {
         ),
     ]
 
-    @Test(arguments: faults) func aFaultIsToldInItsPlace(json: String, words: String) throws {
+    @Test(arguments: faults)
+    func aFaultIsReportedWithItsPosition(json: String, words: String) throws {
         let error = #expect(throws: DaemonError.self) { try read(json) }
         #expect("\(try #require(error))".contains(words))
     }
@@ -503,7 +504,7 @@ struct DaemonConfigurationTests {
         #expect("\(try #require(error))".contains(words))
     }
 
-    @Test func aFileThatIsNotThereIsTold() throws {
+    @Test func aFileThatIsNotThereIsReported() throws {
         let path = try TemporaryDirectory.required().path.appending("none.json")
         #expect(
             throws: DaemonError.configuration(path, "it cannot be read: No such file or directory")

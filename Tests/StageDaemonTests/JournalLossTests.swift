@@ -194,7 +194,7 @@ struct JournalLossTests {
     }
 
     @Test(arguments: ["noise", "\(Int64.max)\n"])
-    func aDamagedMarkIsMadeAnew(text damaged: String) async throws {
+    func aDamagedMarkIsRecreated(text damaged: String) async throws {
         try await daemon.start()
         try await daemon.makeSession()
         _ = try await daemon.download(server.url("/old"), token: "1") { $0.isSuspended = true }

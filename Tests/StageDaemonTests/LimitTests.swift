@@ -159,7 +159,7 @@ struct StorageLimitTests {
         }
     }
 
-    @Test func aLongListIsToldInPages() async throws {
+    @Test func aLongListIsListedInPages() async throws {
         try daemon.configure(#"{"settlingTime": 0}"#)
         try await daemon.kill()
         try await daemon.start()
@@ -391,7 +391,7 @@ struct ConnectionLimitTests {
         }
     }
 
-    @Test func withoutDescriptorsTheDaemonWaitsAndGoesOn() async throws {
+    @Test func withoutDescriptorsTheDaemonWaitsAndContinues() async throws {
         // The limit is lower than the one from which the daemon derived its limits, as if transfers had many files open.
         let most = try daemon.descriptorCount() + 6
         let process = try #require(daemon.process)

@@ -70,7 +70,7 @@ struct MultipartUploadTests {
     }
 
     /// The daemon is killed while it sends, and resumes with the first part that was not acknowledged.
-    @Test func aDaemonThatIsKilledGoesOn() async throws {
+    @Test func aDaemonThatIsKilledContinues() async throws {
         try await start()
         let content = noise(Self.size)
         server.slowDown(milliseconds: 50)
@@ -165,7 +165,7 @@ struct MultipartUploadTests {
     }
 
     /// A URL alone grants access.
-    @Test func theURLsAreToldToNoClient() async throws {
+    @Test func theURLsAreReportedToNoClient() async throws {
         try await start(retryBase: 3600)
         server.replace { _ in "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n" }
         let id = try await upload(noise(Self.size))

@@ -18,7 +18,7 @@ struct RandomKillTests {
         ProcessInfo.processInfo.environment["STAGEPACK_TEST_KILLS"].flatMap { Int($0) } ?? 40
     private static let sizes = [1000, 300_000, 3_000_000, 8_000_000]
 
-    @Test func nothingIsLostOrToldTwiceHoweverOftenTheDaemonIsKilled() async throws {
+    @Test func nothingIsLostOrReportedTwiceAfterAnyNumberOfKills() async throws {
         let daemon = try DaemonProcess.required()
         let directory = try TemporaryDirectory.required().makeDirectory("nginx")
         let nginx = try await NginxServer(below: directory.path, rate: "400k")

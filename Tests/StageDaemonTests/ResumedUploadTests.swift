@@ -67,7 +67,7 @@ struct ResumedUploadTests {
     }
 
     @Test(arguments: ["resumable", "tus"], ["POST", "PUT"])
-    func anUploadThatIsCutGoesOn(uploadProtocol: String, method: String) async throws {
+    func anUploadThatIsCutContinues(uploadProtocol: String, method: String) async throws {
         try await start(uploadProtocol)
         let content = noise(Self.size)
         // In this test, a part of a tus upload has one mebibyte.
@@ -94,7 +94,7 @@ struct ResumedUploadTests {
     }
 
     @Test(arguments: ["resumable", "tus"], [SIGKILL, SIGTERM])
-    func theNextDaemonGoesOn(uploadProtocol: String, signal: Int32) async throws {
+    func theNextDaemonContinues(uploadProtocol: String, signal: Int32) async throws {
         try await start(uploadProtocol, retryBase: 3600)
         let content = noise(Self.size)
         server.cut(after: uploadProtocol == "tus" ? 500_000 : Self.size / 2)
@@ -219,7 +219,7 @@ struct ResumedUploadTests {
     }
 
     /// A credential for a challenge belongs to another request than the one that received the challenge.
-    @Test func aChallengeHasTheUploadBeginAnew() async throws {
+    @Test func aChallengeRestartsTheUpload() async throws {
         try daemon.configure(#"{"retryBase": 0.05}"#)
         try await daemon.start()
         try await daemon.makeSession { session in

@@ -36,7 +36,7 @@ struct SchedulerTests {
         #expect(world.hasFinished == world.mayFinish)
     }
 
-    @Test func usersGetConnectionsInTurnsWhateverTheyHaveQueued() {
+    @Test func usersGetConnectionsInRotationRegardlessOfTheirQueues() {
         var scheduler = Scheduler(limits: .init(total: 6, perHost: 6))
         for id in 1...1000 as ClosedRange<Int64> {
             scheduler.add(id, as: item(user: 1, session: 1), at: start)
@@ -221,7 +221,7 @@ struct SchedulerTests {
         #expect(reasons == resources.map { [PendingReason(.slot, resource: $0)] })
     }
 
-    @Test func aTransferThatWaitsForATimeGoesOnThen() {
+    @Test func aTransferThatWaitsForATimeContinuesThen() {
         var scheduler = Scheduler()
         scheduler.add(1, as: item(), at: start)
         #expect(scheduler.decide(at: start).start == [1])
@@ -335,7 +335,7 @@ struct SchedulerTests {
         #expect(delays.nextEnd == start + 61)
     }
 
-    @Test func allReasonsAreToldTheMostLastingOnesFirst() {
+    @Test func allReasonsAreReportedTheLongestOnesFirst() {
         var scheduler = Scheduler()
         var held = item(constraints: [.unmetered, .power])
         held.blocks = [.client, .user, .authentication]

@@ -202,7 +202,7 @@ struct SessionSettingTests {
         try await world.end(session)
     }
 
-    @Test func cachesOnTheWayAreToldOfThePolicy() async throws {
+    @Test func intermediateCachesReceiveThePolicy() async throws {
         let world = try await SessionWorld()
         let session = world.session {
             $0.requestCachePolicy = .reloadIgnoringLocalAndRemoteCacheData

@@ -37,7 +37,7 @@ struct TransferStateTests {
     }
 
     @Test(arguments: 1...100 as ClosedRange<UInt64>)
-    func whateverHappensInWhateverOrderEachTaskEndsOnce(seed: UInt64) {
+    func eachTaskEndsOnceInAnyOrderOfEvents(seed: UInt64) {
         var world = TransferStateWorld(seed: seed)
         for _ in 0..<300 where world.faults.isEmpty { world.step() }
         world.finish()
@@ -288,7 +288,7 @@ struct TransferStateTests {
         #expect(state.launchRecorded(planned, isOnDisk: true) == .none)
     }
 
-    @Test func aHandlerCountsUntilItEndsWhateverBecomesOfItsSession() throws {
+    @Test func aHandlerCountsUntilItEndsEvenWithoutItsSession() throws {
         var state = TransferState(configuration: DaemonConfiguration(), at: now)
         for id in 1...6 as ClosedRange<Int64> {
             var record = SessionRecord(id, identifier: "\(id)") {

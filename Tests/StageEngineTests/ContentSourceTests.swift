@@ -228,7 +228,7 @@ struct ContentSourceTests {
     }
 
     @Test(arguments: Source.allCases)
-    func stepsAreToldInOneOrder(source: Source) async throws {
+    func stepsAreReportedInOneOrder(source: Source) async throws {
         _ = try await offer(source)
         let events = Mutex<[StagingEvent]>([])
         _ = try await world.stage { event in events.withLock { $0.append(event) } }

@@ -194,7 +194,7 @@ struct DeltaStagingTests {
         try await update()
     }
 
-    @Test func anUpdateThatBreaksGoesOnWhereItWas() async throws {
+    @Test func anUpdateThatBreaksContinuesWhereItWas() async throws {
         try await publishBoth()
         let path = try #require(world.deltaSets.first)
         let content = try bytes(of: world.store.path.appending(String(path.dropFirst())))

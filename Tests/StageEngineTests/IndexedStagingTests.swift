@@ -444,7 +444,7 @@ struct IndexedFaultTests {
         #expect(reason.contains("more than 2 files and links"))
     }
 
-    @Test func aTransferThatBreaksGoesOnWhereItWas() async throws {
+    @Test func aTransferThatBreaksContinuesWhereItWas() async throws {
         try await world.publish(tree)
         let bundle = try #require(world.bundles.first)
         let bytes = try bytes(of: world.store.path.appending(String(bundle.dropFirst())))

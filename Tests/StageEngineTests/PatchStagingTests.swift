@@ -234,7 +234,7 @@ struct PatchStagingTests {
     }
 
     /// The update fails only if other objects are unreachable, too.
-    @Test func anUpdateThatBreaksGoesOnWhereItWas() async throws {
+    @Test func anUpdateThatBreaksContinuesWhereItWas() async throws {
         let path = try await publishBoth()
         let content = try bytes(of: world.store.path.appending(String(path.dropFirst())))
         let half = content.count / 2

@@ -84,7 +84,7 @@ import Testing
     }
 
     /// One character may consist of any number of scalars.
-    @Test func displayedTextHasALimitWhateverItsCharactersAre() {
+    @Test func displayedTextIsLimitedForAnyCharacters() {
         let family = "👨‍👩‍👧‍👦"
         let character = "a" + String(repeating: "\u{301}", count: 100_000)
         #expect(character.forDisplay(atMost: 60).utf8.count < 1_000)

@@ -186,7 +186,7 @@ struct ArchiveBesideIndexTests {
     }
 
     @Test(arguments: [1, 2] as [UInt64])
-    func anInstallationThatIsKilledGoesOnWithTheArchive(seed: UInt64) async throws {
+    func anInstallationThatIsKilledContinuesWithTheArchive(seed: UInt64) async throws {
         let world = try World()
         let publisher = try IndexedPublisher(world)
         var random = SeededGenerator(seed: seed)

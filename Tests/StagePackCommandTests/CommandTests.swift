@@ -143,7 +143,7 @@ struct CommandTests {
         "removed \(generations == 1 ? "1 generation" : "\(generations) generations"), 0 downloads, 0 leftovers\(rest)\n"
     }
 
-    @Test func removeTakesAPackAwayAndGCTheDownloadsNobodyWants() async throws {
+    @Test func removeDeletesAPackAndGCUnneededDownloads() async throws {
         var world = try World()
         try world.publish(try .small(.aurora))
         try await world.succeed("prefetch", "--quiet")

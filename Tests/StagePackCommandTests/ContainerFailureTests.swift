@@ -50,7 +50,7 @@ struct ContainerFailureTests {
         #expect(try await machine.user("remove", "aurora").output == "aurora: removed\n")
     }
 
-    @Test func theOwnerOfAContainerThatCannotBeWrittenIsToldTheError() async throws {
+    @Test func theOwnerOfAReadOnlyContainerLearnsTheError() async throws {
         #expect(try await machine.user("prefetch").status == 0)
         try await shell("chmod -R a-w .")
         let removal = try await machine.user("remove", "aurora")
@@ -66,7 +66,7 @@ struct ContainerFailureTests {
         #expect(try await machine.user("remove", "aurora").output == "aurora: removed\n")
     }
 
-    @Test func theOwnerOfAContainerThatCannotBeReadIsToldItsMode() async throws {
+    @Test func theOwnerOfAnUnreadableContainerLearnsItsMode() async throws {
         #expect(try await machine.user("prefetch").status == 0)
         try await shell("chmod 0 .")
         let status = try await machine.user("status")

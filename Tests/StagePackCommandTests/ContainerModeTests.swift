@@ -168,7 +168,7 @@ struct ContainerModeTests {
         ("locks/.staging", 0o666), ("manifest/net.example.wallpaper.json", 0o600),
         ("staging", 0o777), ("", 0o777),
     ])
-    func doctorTellsOfAModeAndWhatToDo(name: String, mode: Int) async throws {
+    func doctorReportsAModeAndItsRemedy(name: String, mode: Int) async throws {
         var world = try World()
         try world.publish(try SamplePack.small(try .aurora))
         try await world.succeed("prefetch", "--quiet")
@@ -190,7 +190,7 @@ struct ContainerModeTests {
     }
 
     @Test(.root("giving files away takes root"))
-    func doctorTellsOfOwners() async throws {
+    func doctorReportsOwners() async throws {
         var world = try World()
         try world.publish(try SamplePack.small(try .aurora))
         try await world.succeed("prefetch", "--quiet")

@@ -64,7 +64,7 @@ struct DaemonStagingTests {
     }
 
     @Test(arguments: StagingWorld.Kind.allCases)
-    func aWorkerGoesOnWhereAKilledCommandEnded(_ kind: StagingWorld.Kind) async throws {
+    func aWorkerContinuesWhereAKilledCommandEnded(_ kind: StagingWorld.Kind) async throws {
         let world = try await StagingWorld(kind)
         try await withDaemon(world) { client in
             try await world.fetchKilled(afterMebibytes: 1)
@@ -79,7 +79,7 @@ struct DaemonStagingTests {
     }
 
     @Test(arguments: StagingWorld.Kind.allCases)
-    func afterAnotherStartOfTheMachineTheDaemonGoesOnByItself(
+    func afterAnotherStartOfTheMachineTheDaemonContinuesByItself(
         _ kind: StagingWorld.Kind
     ) async throws {
         let world = try await StagingWorld(kind)
@@ -172,7 +172,7 @@ struct DaemonStagingTests {
         #expect(try world.installed.staged() == [:])
     }
 
-    @Test func aCommandThatIsPausedWaitsAndGoesOn() async throws {
+    @Test func aCommandThatIsPausedWaitsAndContinues() async throws {
         let world = try await StagingWorld(.archive)
         try await withDaemon(world) { client in
             let ending = try await world.fetch { _ in

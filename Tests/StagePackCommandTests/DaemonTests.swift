@@ -40,7 +40,7 @@ struct DaemonTests {
         #expect(try installed.names(in: "downloads") == [])
     }
 
-    @Test func theSuperuserIsToldThatOtherUsersMayHaveTransfers() async throws {
+    @Test func rootLearnsThatOtherUsersMayHaveTransfers() async throws {
         var installed = try await Installed()
         try await withDaemon(&installed) { installed, _ in
             let own = try await installed.run("tasks")
@@ -88,7 +88,7 @@ struct DaemonTests {
         )
     }
 
-    @Test(.rootInMountNamespace) func anotherUserIsToldToStartADaemonOfItsOwn() async throws {
+    @Test(.rootInMountNamespace) func anotherUserLearnsToStartItsOwnDaemon() async throws {
         var machine = try await SharedMachine()
         machine.userEnvironment["STAGEPACK_SOCKET"] = "/run/home/control.sock"
         let tasks = try await machine.userForAll(["tasks"])

@@ -177,7 +177,7 @@ struct DiskLimitTests {
     }
 
     @Test(arguments: cases)
-    func nothingIsLostAndTheReasonIsSaid(
+    func nothingIsLostAndTheReasonIsReported(
         _ command: LimitedCommand,
         _ limit: DiskLimit
     ) async throws {

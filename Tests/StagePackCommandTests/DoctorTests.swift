@@ -55,7 +55,7 @@ struct DoctorTests {
     }
 
     /// The user could replace a file that a command of root is about to change by a link.
-    @Test func rootIsToldToChangeNothingInAContainerOfAnotherUser() async throws {
+    @Test func rootGetsNoHintToChangeAContainerOfAnotherUser() async throws {
         var installed = try await Installed()
         try installed.world.publish(try .small(.aurora))
         let path = installed.world.container.string
@@ -430,7 +430,7 @@ struct DoctorTests {
         #expect(ending.output.contains(lines), "\(ending)")
     }
 
-    @Test func theUserIsToldOfFailuresInTheSystemsContainerInNotes() async throws {
+    @Test func notesReportFailuresInTheSystemsContainer() async throws {
         var machine = try await SharedMachine()
         try machine.publish(version: 1)
         #expect(try await machine.root("prefetch").status == 0)

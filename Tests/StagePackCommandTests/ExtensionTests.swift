@@ -109,7 +109,7 @@ struct ExtensionTests {
         #expect(fields == [nil, "Basic YWRhOmxvdmVsYWNl"])
     }
 
-    @Test func aFileOfAnotherSizeIsAnErrorThatTheExtensionIsTold() async throws {
+    @Test func aFileOfAnotherSizeIsAnErrorThatTheExtensionReceives() async throws {
         var installed = try await Installed()
         try installed.world.publish(try packs())
         installed.world.server.answer("/news", with: .content(Array("longer than said".utf8)))

@@ -394,7 +394,7 @@ struct FailureTests {
     ]
 
     @Test(arguments: manifests + transfers + contents + requests)
-    func aFailureIsToldAndWhatWasStagedStays(_ failure: FailureCase) async throws {
+    func aFailureIsReportedAndStagedPacksStay(_ failure: FailureCase) async throws {
         var world = try World()
         let first = try SamplePack.small(.aurora)
         try world.publish(first)

@@ -278,7 +278,7 @@ struct FileOnDemandTests {
     }
 
     @Test(arguments: Fetching.allCases)
-    func aTransferThatIsStoppedEndsAndTheNextCallGoesOn(
+    func aTransferThatIsStoppedEndsAndTheNextCallContinues(
         by fetching: OnDemandTests.Fetching
     )
         async throws

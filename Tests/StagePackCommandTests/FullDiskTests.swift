@@ -122,7 +122,7 @@ struct FullDiskTests {
     }
 
     /// The manifest does not state the directories, of which there are ten for each file.
-    @Test func aDiskThatIsFullIsToldAndWhatWasStagedStays() async throws {
+    @Test func aFullDiskIsReportedAndStagedPacksStay() async throws {
         let many = try SamplePack(
             .aurora,
             version: 2,
@@ -146,7 +146,7 @@ struct FullDiskTests {
         #expect(ending.status == 40)
     }
 
-    @Test func aContainerThatCannotBeWrittenIsToldAndRead() async throws {
+    @Test func aContainerThatCannotBeWrittenIsReportedAndRead() async throws {
         let (world, ending) = try await prefetch(
             try .small(.aurora, version: 2),
             after: "mount --bind \"$C\" \"$C\"; mount -o remount,ro,bind \"$C\""
@@ -161,7 +161,7 @@ struct FullDiskTests {
         #expect(ending.status == 41)
     }
 
-    @Test func aContainerOfAnotherUserIsToldAndRead() async throws {
+    @Test func aContainerOfAnotherUserIsReportedAndRead() async throws {
         let (world, ending) = try await prefetch(
             try .small(.aurora, version: 2),
             after: "P=\"/usr/bin/setpriv --reuid=65534 --regid=65534 --clear-groups $P\""
@@ -202,7 +202,7 @@ struct FullDiskTests {
     }
 
     /// The disk fills while frames of the delta set arrive: the failed write ends their transfer, and is the error of the run.
-    @Test func aDiskThatFillsDuringAnUpdateByDeltasIsTold() async throws {
+    @Test func aDiskThatFillsDuringAnUpdateByDeltasIsReported() async throws {
         var world = try World()
         let publisher = try IndexedPublisher(world)
         var content = noise(2_000_000)

@@ -41,7 +41,7 @@ struct HookGuardTests {
         #expect(time < .seconds(60))
     }
 
-    @Test(arguments: [SIGKILL, SIGILL]) func aRunThatDiesIsTold(
+    @Test(arguments: [SIGKILL, SIGILL]) func aRunThatDiesIsReported(
         _ signal: Int32
     ) async throws {
         let (ending, _) = try await hook(deadline: 60, "--strict") { running in

@@ -252,7 +252,7 @@ struct HookTests {
         #expect(try installed.staged() == ["essential": 1, "prefetch": 1])
     }
 
-    @Test func aPeriodicRunUpdatesWhatIsStagedAndRemovesWhatIsOfferedNoMore() async throws {
+    @Test func aPeriodicRunUpdatesStagedPacksAndRemovesObsoleteOnes() async throws {
         var installed = try await Installed()
         try installed.world.publish(try packs())
         _ = try await installed.run("prefetch", "--all")
@@ -338,7 +338,7 @@ struct HookTests {
         #expect(try installed.history()?.pending == [])
     }
 
-    @Test func aLoadWhileARunGoesOnIsRecorded() async throws {
+    @Test func aLoadDuringARunIsRecorded() async throws {
         var mine = try await Installed()
         let packs = try packs()
         try mine.world.publish(packs)
@@ -553,7 +553,7 @@ struct HookTests {
         #expect(unknown.status == 13)
     }
 
-    @Test func simulatingTellsEveryDecisionAndLeavesNothing() async throws {
+    @Test func aSimulationReportsEveryDecisionAndLeavesNothing() async throws {
         var installed = try await Installed()
         try installed.world.publish(try packs())
         let app = ["--app", "net.example.wallpaper"]

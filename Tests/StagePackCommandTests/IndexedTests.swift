@@ -54,7 +54,7 @@ struct IndexedTests {
         #expect(Set(lines).count == lines.count, "\(ending.error)")
     }
 
-    @Test func packagingTellsWhatItCopied() async throws {
+    @Test func packagingReportsCopiedBytes() async throws {
         let world = try World()
         let publisher = try IndexedPublisher(world)
         try publisher.write(["a": content(100_000, 1), "b": content(300_000, 2)])
@@ -72,7 +72,7 @@ struct IndexedTests {
         #expect(!plain.output.contains("copied"))
     }
 
-    @Test func packagingTellsWhichBundlesTheStoreLacks() async throws {
+    @Test func packagingReportsTheBundlesThatTheStoreLacks() async throws {
         let world = try World()
         let publisher = try IndexedPublisher(world)
         try publisher.write(["a": content(100_000, 1)])

@@ -51,7 +51,7 @@ struct InterruptionTests {
     }
 
     @Test(arguments: [SIGINT, SIGTERM])
-    func aSignalEndsTheRunAndTheNextOneGoesOn(signal: Int32) async throws {
+    func aSignalEndsTheRunAndTheNextOneContinues(signal: Int32) async throws {
         let arguments = ["prefetch", "--quiet"]
         var (world, pack, ending) = try await begin(arguments) { $0.send(signal) }
         let error = """
@@ -64,7 +64,7 @@ struct InterruptionTests {
     }
 
     @Test(arguments: ["prefetch", "fetch aurora", "load aurora"])
-    func aDeadlineEndsTheRunAndTheNextOneGoesOn(command: String) async throws {
+    func aDeadlineEndsTheRunAndTheNextOneContinues(command: String) async throws {
         let arguments = command.split(separator: " ").map(String.init) + ["--quiet"]
         var (world, pack, ending) = try await beginWithDeadline(arguments)
         let error = """

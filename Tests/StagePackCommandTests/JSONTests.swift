@@ -128,7 +128,7 @@ struct JSONTests {
         )
     }
 
-    @Test func loadAndPathTellThePlaceOrTheFailure() async throws {
+    @Test func loadAndPathPrintThePathOrTheFailure() async throws {
         let (world, packs) = try world()
         let ending = try await world.run("load", "corona", "--json", "--attempts", "1")
         #expect(ending.status == 21)

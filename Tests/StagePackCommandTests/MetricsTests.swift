@@ -24,7 +24,7 @@ struct MetricsTests {
             .map { $0.replacing(#/version="[^"]+"/#, with: "version=\"V\"") }
     }
 
-    @Test func theMetricsTellWhatIsStagedMissingAndFailing() async throws {
+    @Test func theMetricsCountStagedMissingAndFailingPacks() async throws {
         var installed = try await Installed()
         let packs = try Self.packs()
         try installed.world.publish(packs)

@@ -114,7 +114,7 @@ struct OddFileTests {
     }
 
     /// Following the hint repairs the record of the container.
-    @Test func aDamagedRecordOfTheContainerIsMadeAnewAsTold() async throws {
+    @Test func aDamagedRecordOfTheContainerIsRecreatedAsReported() async throws {
         try await make()
         try await place(.fifo, at: "container.json")
         let ending = try await world.run("status")
@@ -132,7 +132,7 @@ struct OddFileTests {
     }
 
     /// A copy of a container may lack the record alone.
-    @Test func aMissingRecordOfTheContainerIsMadeAnewAsTold() async throws {
+    @Test func aMissingRecordOfTheContainerIsRecreatedAsReported() async throws {
         try await make()
         try Directory.open(world.container).remove("container.json")
         let record = "the record 'DIRECTORY/container/container.json' is damaged: it does not exist"
@@ -159,7 +159,7 @@ struct OddFileTests {
         arguments: ["locks/levels", "locks/.staging", "locks/.history", "downloads/D.lock"],
         [Oddity.fifo, .socket, .directory, .endlessLink]
     )
-    func aLockFileThatIsNoneIsMadeAnew(name: String, oddity: Oddity) async throws {
+    func aLockFileThatIsNoneIsRecreated(name: String, oddity: Oddity) async throws {
         try await make()
         let path = try path(of: name)
         try await place(oddity, at: path)
@@ -179,7 +179,7 @@ struct OddFileTests {
 
     /// Odd files of an interrupted download do not prevent the next one.
     @Test(arguments: ["state", "part.1"], [Oddity.fifo, .endlessLink, .socket])
-    func aDownloadBeginsAnewWhereItsFilesAreOdd(suffix: String, oddity: Oddity) async throws {
+    func aDownloadRestartsWhereItsFilesAreOdd(suffix: String, oddity: Oddity) async throws {
         var world = world
         let pack = try SamplePack.large(try .aurora, version: 1, mebibytes: 4)
         try world.publish(pack)

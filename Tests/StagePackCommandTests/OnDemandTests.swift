@@ -88,7 +88,7 @@ struct OnDemandTests {
     }
 
     @Test(.apart, arguments: Fetching.allCases)
-    func aDeadlineIsToldAndTheNextCallGoesOn(by fetching: Fetching) async throws {
+    func aDeadlineIsReportedAndTheNextCallContinues(by fetching: Fetching) async throws {
         var world = try World()
         let pack = try SamplePack.large(.aurora, version: 1, mebibytes: 8)
         try world.publish(pack)
@@ -111,7 +111,7 @@ struct OnDemandTests {
         #expect(starts.last ?? 0 > 1 << 20)
     }
 
-    @Test func aFetchThatFailsSaysWhatTheCommandSaid() async throws {
+    @Test func aFailedFetchHasTheMessageOfTheCommand() async throws {
         var world = try World()
         let pack = try SamplePack.small(.aurora)
         try world.publish(pack)
@@ -261,7 +261,7 @@ struct OnDemandTests {
         #expect(try await !store.remove(.aurora))
     }
 
-    @Test func aPackThatIsOfferedNoMoreIsRemovedOnceThereIsAManifest() async throws {
+    @Test func anObsoletePackIsRemovedOnceThereIsAManifest() async throws {
         var world = try World()
         try world.publish(try .small(.aurora))
         let store = try store(world)

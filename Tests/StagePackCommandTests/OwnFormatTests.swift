@@ -187,7 +187,7 @@ struct OwnFormatTests {
         #expect(try installed.staged() == ["gazette": 1, "title": 1, "old": 1])
     }
 
-    @Test func packsThatAreOfferedNoMoreAreRemovedAndKeptOnesAreNot() async throws {
+    @Test func obsoletePacksAreRemovedAndKeptOnesAreNot() async throws {
         var (installed, _) = try await group()
         try installed.world.publish(
             try .small(try PackID("title")),

@@ -176,7 +176,7 @@ struct PlanTests {
         #expect(try await run(program, ["prefetch"] + app).evicted == smaller.evicted)
     }
 
-    @Test func packsThatAreOfferedNoMoreArePlannedToGo() async throws {
+    @Test func obsoletePacksArePlannedForRemoval() async throws {
         var world = try World()
         let gone = try PackID("gone")
         try world.publish(try .small(.aurora), try .small(gone))

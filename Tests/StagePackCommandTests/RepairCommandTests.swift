@@ -54,7 +54,7 @@ struct RepairCommandTests {
         #expect(!FileStatus.exists(installed.container.appending("packs/aurora")))
     }
 
-    @Test func aCopiedPackThatIsOfferedNoMoreIsRemoved() async throws {
+    @Test func aCopiedObsoletePackIsRemoved() async throws {
         var installed = try await Installed()
         try installed.world.publish(try .small(.aurora))
         #expect(try await installed.run("prefetch", "--all", "--quiet").status == 0)
@@ -67,7 +67,7 @@ struct RepairCommandTests {
         #expect(try reader.inventory().isEmpty)
     }
 
-    @Test func aCopiedPackThatIsPinnedAndOfferedNoMoreStays() async throws {
+    @Test func aCopiedObsoletePackThatIsPinnedStays() async throws {
         var installed = try await Installed()
         try installed.world.publish(try .small(.aurora))
         #expect(try await installed.run("prefetch", "--all", "--quiet").status == 0)

@@ -173,7 +173,7 @@ struct RollbackTests {
         #expect(try await world.succeed("pin").hasPrefix("aurora: pinned to version 2, since "))
     }
 
-    @Test func aPinnedPackThatIsOfferedNoMoreStays() async throws {
+    @Test func aPinnedObsoletePackStays() async throws {
         var world = try await updated()
         try await world.succeed("pin", "aurora")
         try world.publish(try .small(try PackID("other")))

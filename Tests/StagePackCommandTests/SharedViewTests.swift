@@ -67,7 +67,7 @@ struct SharedViewTests {
         return machine
     }
 
-    @Test func everyCommandTellsOfTheNewerVersionOfTheSystem() async throws {
+    @Test func everyCommandReportsTheNewerVersionOfTheSystem() async throws {
         let machine = try await machine()
         for command in ["path", "load"] {
             let place: Place = try decode(try await machine.user(command, "aurora", "--json"))
@@ -181,7 +181,7 @@ struct SharedViewTests {
         #expect(ending == Program.Ending(status: 0, output: "", error: warning))
     }
 
-    @Test func aUserThatCannotRemoveThePackIsToldWhoCan() async throws {
+    @Test func aUserThatCannotRemoveThePackLearnsWhoCan() async throws {
         var machine = try await SharedMachine()
         try machine.publish(version: 1)
         #expect(try await machine.root("prefetch").status == 0)
@@ -334,7 +334,7 @@ struct ScopeTests {
         ("net.exmaple.wallpaper", ": did you mean 'net.example.wallpaper'?"),
         ("org.entirely.different", ": registered are 'net.example.wallpaper'"),
     ])
-    func anApplicationThatIsNotRegisteredIsToldFromThoseThatAre(
+    func anUnregisteredApplicationIsDistinguishedFromRegisteredOnes(
         id: String,
         rest: String
     ) async throws {
@@ -350,7 +350,7 @@ struct ScopeTests {
     }
 
     /// It is not known whether a pack is offered without a manifest.
-    @Test func aPackWithoutAManifestIsNotCalledOfferedNoMore() async throws {
+    @Test func aPackWithoutAManifestIsNotCalledObsolete() async throws {
         var installed = try await Installed()
         try installed.world.publish(try .small(.aurora))
         _ = try await installed.run("prefetch", "--all", "--quiet")

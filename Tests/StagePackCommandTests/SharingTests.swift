@@ -151,7 +151,7 @@ struct SharingTests {
         #expect(try await installed.run("status").error == "")
     }
 
-    @Test func packsOfSeveralApplicationsAreToldApart() async throws {
+    @Test func packsOfSeveralApplicationsAreDistinguished() async throws {
         var world = try World()
         try world.publish(.small(try PackID("one")))
         try await world.succeed("prefetch", "--quiet")
@@ -196,7 +196,7 @@ struct SharingTests {
         #expect(try await world.run("gc").status == 64 || world.names(in: "packs") == ["aurora"])
     }
 
-    @Test func recordsThatAPowerCutEmptiedAreMadeAnew() async throws {
+    @Test func recordsThatAPowerCutEmptiedAreRecreated() async throws {
         var world = try World()
         try world.publish(try SamplePack.small(.aurora))
         try await world.succeed("prefetch")
@@ -210,7 +210,7 @@ struct SharingTests {
     }
 
     @Test(.apart, arguments: [".history", "aurora"])
-    func nobodyWhoHoldsALockHoldsUpAHook(name: String) async throws {
+    func aHeldLockDoesNotDelayAHook(name: String) async throws {
         var world = try World()
         try world.publish(try SamplePack.small(.aurora))
         let container = try Container.make(world.container)

@@ -79,7 +79,7 @@ struct StagingServiceTests {
         return try #require(try reader.history(of: try ApplicationID("net.example.wallpaper")))
     }
 
-    @Test func packsAreStagedAndEverythingIsToldInOrder() async throws {
+    @Test func packsAreStagedAndEverythingIsReportedInOrder() async throws {
         var world = try World()
         let pack = try SamplePack.small(.aurora)
         try world.publish(pack)

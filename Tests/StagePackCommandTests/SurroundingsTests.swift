@@ -138,7 +138,7 @@ struct FalseDaemonTests {
         """
 
     @Test(.severalUsers)
-    func aDaemonOfAnotherUserIsToldNothing() async throws {
+    func aDaemonOfAnotherUserReceivesNothing() async throws {
         let (installed, _) = try await installed()
         let notes = installed.world.directory.path.appending("notes")
         let script = try PythonScript(Self.listener, installed.socket.string, notes.string)

@@ -8,7 +8,7 @@ import Testing
 /// Registrations of the system, as other users see them.
 @Suite(.server, .directory, .rootInMountNamespace)
 struct SystemRegistrationTests {
-    @Test func aRegistrationOfRootIsForAllUsersWhateverTheMask() async throws {
+    @Test func aRegistrationOfRootIsReadableByAllUsersUnderAnyMask() async throws {
         var machine = try await SharedMachine()
         let folder = machine.installed.folder
         let parent = folder.removingLastComponent()

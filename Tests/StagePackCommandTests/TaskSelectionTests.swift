@@ -129,7 +129,7 @@ struct TaskSelectionTests {
     }
 
     @Test(arguments: [("tasks", "GET /v1/tasks?all=1"), ("watch", "GET /v1/events?all=1")])
-    func aUserIsToldHowToSeeItsOwnTransfers(command: String, request: String) async throws {
+    func aUserLearnsHowToListItsOwnTransfers(command: String, request: String) async throws {
         try await withTasks(1) { installed, daemon, _ in
             daemon.refuse(request, with: ControlRefusal(.forbidden, message: "for root only"))
             let ending = try await installed.world.program.run([command, "--all"])

@@ -225,7 +225,7 @@ struct TasksAddTests {
         }
     }
 
-    @Test func aUserWithTooManyDownloadsIsToldHowToClearThem() async throws {
+    @Test func aUserWithTooManyDownloadsLearnsHowToClearThem() async throws {
         var installed = try await Installed()
         let server = installed.world.server
         server.answer("/none", with: .status(404))

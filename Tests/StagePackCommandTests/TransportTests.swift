@@ -117,7 +117,7 @@ struct TransportTests {
         """
 
     @Test(.rootInMountNamespace, arguments: [("TLSv1_1", false), ("TLSv1_2", true)])
-    func tlsIsAtLeastVersion12WhateverTheSystemAllows(
+    func tlsIsAtLeastVersion12EvenIfTheSystemAllowsLess(
         version: String,
         isAccepted: Bool
     ) async throws {

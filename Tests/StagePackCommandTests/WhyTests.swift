@@ -97,7 +97,7 @@ struct WhyTests {
         #expect(!why.contains("  from: "), "\(why)")
     }
 
-    @Test func aPackThatWasRemovedIsSaidToBe() async throws {
+    @Test func aRemovedPackIsReportedAsRemoved() async throws {
         var world = try World()
         try world.publish(try .small(.aurora))
         try await world.succeed("prefetch")
@@ -153,7 +153,7 @@ struct WhyTests {
         )
     }
 
-    @Test func aContainerInWhichNothingWasDecidedIsSaidToBeOne() async throws {
+    @Test func aContainerWithoutDecisionsIsReportedAsSuch() async throws {
         let world = try World()
         let ending = try await world.run("why")
         let source = world.source.joined(separator: " ")

@@ -76,7 +76,7 @@ import WallpaperStore
         #expect(try text("sky", in: url) == "version 1")
     }
 
-    @Test func listenersAreToldEachStep() async throws {
+    @Test func listenersReceiveEachStep() async throws {
         let store = publishingStore()
         let listeners = [store.updates(), store.updates()]
         _ = try await store.loadPack("aurora")
@@ -170,7 +170,7 @@ import WallpaperStore
 
     /// Errors of a fetcher reach the application with their advice.
     @Test(arguments: [RetryAdvice.now, .later, .never])
-    func aFailureIsToldWithItsAdvice(advice: RetryAdvice) async throws {
+    func aFailureIsReportedWithItsAdvice(advice: RetryAdvice) async throws {
         let failure = FetchFailure(.refused, reason: "status 403", retryAdvice: advice)
         let store = failing(failure)
         let updates = store.updates()

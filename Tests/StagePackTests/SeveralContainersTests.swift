@@ -121,7 +121,7 @@ import Testing
         #expect(try store.stagedPacks() == [])
     }
 
-    @Test func theLocationTellsTheUsersFromTheSystems() throws {
+    @Test func theLocationDistinguishesContainersOfTheUserAndTheSystem() throws {
         let environment = ["XDG_DATA_HOME": "/home/one/data"]
         func location(_ path: FilePath) -> ContainerLocation? {
             ContainerLocations.location(of: path, environment: environment)

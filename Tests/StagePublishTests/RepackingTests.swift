@@ -129,7 +129,7 @@ struct RepackingTests {
     }
 
     /// One of two bundles is damaged.
-    @Test func otherBundlesAreStillPackedAnew() async throws {
+    @Test func otherBundlesAreStillRepacked() async throws {
         let first = try await store.package(old, "old")
         var files = old
         for (name, seed) in [("c", 4), ("gone too", 5)] as [(String, UInt64)] {

@@ -271,7 +271,7 @@ import Testing
         #expect(dropped.first?.hasPrefix(prefix) == true)
     }
 
-    @Test func nginxIsToldWhatToChange() async throws {
+    @Test func aHintForNginxNamesTheChange() async throws {
         let server = TestServer.current
         let answer = Answer.content(Self.content).tagged("W/\"x\"").field("Server", "nginx/1.22.1")
         server.answer("/a", with: answer)

@@ -43,7 +43,7 @@ struct SimilarRunSearchTests {
         #expect(end <= content.count)
     }
 
-    @Test func aRunGoesOnThroughMismatches() throws {
+    @Test func aRunContinuesThroughMismatches() throws {
         let prefix = noise(1000)
         var content = noise(50, seed: 2) + prefix[100..<900] + noise(50, seed: 3)
         for place in stride(from: 90, to: 820, by: 20) { content[place] &+= 7 }

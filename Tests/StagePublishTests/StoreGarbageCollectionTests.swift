@@ -175,7 +175,7 @@ struct StoreGarbageCollectionTests {
         #expect(try await collect(offered, after: 30 * day).removed == waiting)
     }
 
-    @Test func aDamagedRecordMakesObjectsWaitAnew() async throws {
+    @Test func aDamagedRecordMakesObjectsWaitAgain() async throws {
         let versions = try await versions()
         let offered = try manifest(versions[2])
         _ = try await collect(offered)
@@ -220,7 +220,7 @@ struct StoreGarbageCollectionTests {
     }
 
     /// The set was unused for almost the whole time limit, and will be named again.
-    @Test func aSetThatIsAskedForAgainWaitsAnew() async throws {
+    @Test func aSetThatIsRequestedAgainWaitsAgain() async throws {
         let versions = try await versions()
         _ = try await collect(try manifest(versions[2]))
         let place = try store.directory().path.appending(versions[1].reference.url)
@@ -356,7 +356,7 @@ struct StoreGarbageCollectionTests {
         #expect(try store.names(in: "a") == [])
     }
 
-    @Test func anIndexIsFoundByItsDigestWhateverItsURL() async throws {
+    @Test func anIndexIsFoundByItsDigestAtAnyURL() async throws {
         let versions = try await versions()
         var offered = try manifest(versions[2])
         offered.packs[0].index?.url = "https://cdn.example.org/levels/3.index"

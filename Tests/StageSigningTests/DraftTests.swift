@@ -142,7 +142,7 @@ struct DraftTests {
     }
 
     /// A holder who signs late must not publish a root that clients refuse.
-    @Test func aDraftOfARootNearExpiryBeginsAnew() throws {
+    @Test func aDraftOfARootNearExpiryRestarts() throws {
         let publisher = try Publisher()
         let (one, two) = (try Publisher.signer(), try Publisher.signer())
         try publisher.write("one")

@@ -88,7 +88,7 @@ struct NetworkEventTests {
         #expect(Self.events(in: Self.link(17, family: 7)) == [])
     }
 
-    @Test func anAddressIsTheSameWhateverItsLifetime() throws {
+    @Test func anAddressIsTheSameWithAnyLifetime() throws {
         let first = Self.events(in: Self.address())
         guard case .added(let entry)? = first.first else {
             Issue.record("\(first)")

@@ -29,7 +29,7 @@ import Testing
 
     // MARK: the head
 
-    @Test func theHeadIsToldAsItCame() async throws {
+    @Test func theHeadIsReportedUnchanged() async throws {
         let events = Events()
         let url = "http://user:secret@127.0.0.1:\(server.port)/start"
         server.answer("/start", with: .redirect(to: "/next"))
@@ -60,7 +60,7 @@ import Testing
     }
 
     @Test(arguments: [401, 407])
-    func aChallengeIsToldBeforeItIsAnError(status: Int) async throws {
+    func aChallengeIsReportedBeforeItIsAnError(status: Int) async throws {
         let events = Events()
         let challenge = "Basic realm=\"packs\""
         server.answer("/pack", with: .status(status).field("WWW-Authenticate", challenge))
@@ -83,7 +83,7 @@ import Testing
         #expect(server.requests.map(\.method) == ["CONNECT"])
     }
 
-    @Test func everyAttemptTellsOfItsAnswer() async throws {
+    @Test func everyAttemptReportsItsResponse() async throws {
         let events = Events()
         server.answer(
             "/pack",
@@ -118,7 +118,7 @@ import Testing
         #expect(error == .unacceptable(url: server.url("/pack"), .answer(detail)))
     }
 
-    @Test func aFieldGoesOnInALineThatBeginsWithABlank() {
+    @Test func aFieldContinuesInALineThatBeginsWithABlank() {
         var head = ResponseHead(status: 200)
         for line in ["X-A: one\r\n", " two\r\n", "\tthree\r\n"] { head.read(line[...]) }
         #expect(head.fields == [HeaderField(name: "X-A", value: "one two three")])
@@ -286,7 +286,7 @@ import Testing
 
     // MARK: checkpoints
 
-    @Test func aCheckpointIsTold() async throws {
+    @Test func aCheckpointIsReported() async throws {
         let events = Events()
         server.answer(
             "/pack",

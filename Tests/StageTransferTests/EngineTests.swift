@@ -281,7 +281,7 @@ import Testing
         #expect(received <= .kibibytes(16))
     }
 
-    @Test func transfersGoOnAsTheBandwidthAllows() async throws {
+    @Test func transfersContinueAsTheBandwidthAllows() async throws {
         let content = noise(100_000)
         server.answer("/pack", with: .content(content))
         var configuration = TransferConfiguration.impatient

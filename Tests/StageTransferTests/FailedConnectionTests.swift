@@ -94,7 +94,7 @@ import Testing
 
     /// libcurl's message contains the setting with its password.
     @Test(arguments: ["foo://user:secret@a:1", "http://user:secret@a:99999", "http://user:secret@"])
-    func aProxyThatCannotBeOneIsNotToldWithItsPassword(proxy: String) async {
+    func aProxyThatCannotBeOneIsNotReportedWithItsPassword(proxy: String) async {
         var configuration = TransferConfiguration.single
         configuration.proxies = ProxySettings(http: proxy, https: proxy)
         for scheme in ["http", "https"] {

@@ -75,7 +75,7 @@ import Testing
         #expect(receipt.attempts == 7)
     }
 
-    @Test func anotherProcessGoesOnWithTheFirstPartThatIsNotAcknowledged() async throws {
+    @Test func anotherProcessContinuesWithTheFirstPartThatIsNotAcknowledged() async throws {
         let content = noise(Self.size)
         let kept = Mutex<[UploadResource?]>([])
         var request = request()
@@ -241,7 +241,7 @@ import Testing
     }
 
     /// A presigned URL grants access.
-    @Test func theURLsAreNotTold() async {
+    @Test func theURLsAreNotReported() async {
         server.replace { _ in "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n" }
         let events = Events()
         let error = await failure(request(events: events))

@@ -109,7 +109,7 @@ import Testing
         #expect(empty.take(interim: head(104, "Location: /u/1"), from: origin) == nil)
     }
 
-    @Test func theBodyGoesOnWhereTheServerHasIt() {
+    @Test func theBodyContinuesWhereTheServerHasIt() {
         var machine = begun(sent: 50)
         #expect(machine.begin() == .queryOffset(place))
         let told = head(204, "Upload-Offset: 40", "Upload-Complete: ?0")
@@ -323,7 +323,7 @@ import Testing
     }
 
     @Test(arguments: [404, 410, 400, 405, 501])
-    func aResourceThatIsGoneIsBegunAnewOnce(status: Int) {
+    func anUploadWhoseResourceIsGoneRestartsOnce(status: Int) {
         var machine = begun(sent: 99)
         _ = machine.begin()
         #expect(handle(&machine, head(status)) == .perform(.request))
@@ -472,7 +472,7 @@ import Testing
         #expect(handle(&plain, open, isBodySent: true) == .endAttempt)
     }
 
-    @Test func anIdempotentRequestIsBegunAnewAfterAnAnswerThatPasses() {
+    @Test func anIdempotentRequestIsRestartedAfterAnAnswerThatPasses() {
         var machine = begun(sent: 100) {
             ($0.isRepeatedSafely, $0.repeatsTransientAnswers) = (true, true)
         }
@@ -562,7 +562,7 @@ import Testing
     }
 
     @Test(arguments: [true, false], [401, 407])
-    func aRequestThatIsChallengedBeginsAnew(isBodySent: Bool, status: Int) {
+    func aRequestThatIsChallengedRestarts(isBodySent: Bool, status: Int) {
         var machine = begun(sent: 100)
         let answer = head(status, "Upload-Offset: 100")
         #expect(handle(&machine, answer, isBodySent: isBodySent) == .deliver)

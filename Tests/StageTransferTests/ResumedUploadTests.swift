@@ -61,7 +61,7 @@ import Testing
     }
 
     @Test(arguments: [UploadProtocol.resumable, .tus], [UploadRequest.Method.post, .put])
-    func aBodyThatIsCutGoesOn(
+    func aBodyThatIsCutContinues(
         _ uploadProtocol: UploadProtocol,
         _ method: UploadRequest.Method
     ) async throws {
@@ -179,7 +179,7 @@ import Testing
         #expect(server.methods == ["POST", "HEAD"])
     }
 
-    @Test func anUploadThatIsGoneBeginsAnew() async throws {
+    @Test func anUploadThatIsGoneRestarts() async throws {
         let content = noise(32 << 20)
         server.cut(after: 1 << 20)
         server.replace { [server] head in
@@ -362,7 +362,10 @@ import Testing
 
     /// The URL of a resource grants write access.
     @Test(arguments: [UploadProtocol.resumable, .tus], ["127.0.0.1", "localhost"])
-    func theURLOfAResourceIsNotTold(_ uploadProtocol: UploadProtocol, host: String) async throws {
+    func theURLOfAResourceIsNotReported(
+        _ uploadProtocol: UploadProtocol,
+        host: String
+    ) async throws {
         let secret = server.url("/uploads/secret", host: host)
         server.replace { head in
             switch head.method {

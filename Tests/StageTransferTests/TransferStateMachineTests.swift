@@ -143,7 +143,7 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
 
     /// The delay is half of 2 seconds doubled with each failure, at most an hour.
     @Test(arguments: [(0, 1), (1, 2), (3, 8), (10, 1024), (11, 1800), (.max, 1800), (-1, 1)])
-    func waitsGoOnGrowingFromFailuresBefore(count: Int, seconds: Int) {
+    func delaysKeepGrowingAfterEarlierFailures(count: Int, seconds: Int) {
         var story = Story(1, failuresBefore: count)
         _ = story.begin()
         let action = story.fail()
@@ -264,7 +264,7 @@ private let mismatch = DigestMismatch(expected: Digest(of: [1]), found: Digest(o
         #expect(end == .fail(Self.permanent))
     }
 
-    @Test func aPortalIsToldBeforeOtherFailures() {
+    @Test func aPortalIsReportedBeforeOtherFailures() {
         let portal = TransferError.captivePortal(url: "u", answeredBy: "p")
         var story = Story(2)
         _ = story.begin()

@@ -92,7 +92,7 @@ import Testing
         #expect(events.restarts == [.unreliableRanges("206 with more bytes than its range")])
     }
 
-    @Test func theTotalIsKnownOnceTheServerSaidIt() async throws {
+    @Test func theTotalIsKnownOnceTheServerHasSentIt() async throws {
         try await interrupt()
         #expect(try open().total == ByteCount(Self.size))
         server.answer("/pack", with: .content(Self.new).chunked())

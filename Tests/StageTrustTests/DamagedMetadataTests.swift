@@ -48,7 +48,7 @@ import Testing
 
     /// A mirror serves any mixture of all files that were ever published.
     @Test(arguments: 0..<12)
-    func versionsNeverGoBackWhateverAMirrorServes(seed: Int) throws {
+    func noMirrorCanLowerVersions(seed: Int) throws {
         var random = SeededGenerator(state: UInt64(seed))
         var repository = try TestRepository()
         var history: [TestRepository] = []

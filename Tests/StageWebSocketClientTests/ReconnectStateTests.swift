@@ -13,7 +13,7 @@ import Testing
         return ReconnectState(policy)
     }
 
-    @Test func aConnectionThatLastsStartsTheTimeAnew() {
+    @Test func aConnectionThatLastsRestartsTheTime() {
         var state = Self.state { $0.retryTimeLimit = .seconds(60) }
         let lasted = ReconnectState.End(reason: .lost, uptime: .seconds(30))
         #expect(

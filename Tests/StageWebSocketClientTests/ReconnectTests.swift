@@ -10,7 +10,7 @@ import Testing
 @Suite(.server, .directory) struct ReconnectTests {
     private static let lost = "the server ended the connection without a close frame"
 
-    @Test func aLostConnectionIsOpenedAnew() async throws {
+    @Test func aLostConnectionIsReopened() async throws {
         serve(
             .webSocket { peer in peer.send(.text("a")) },
             .webSocket { peer in
@@ -26,7 +26,7 @@ import Testing
         )
     }
 
-    @Test(.timeLimit(.minutes(5))) func aHalfOpenConnectionIsOpenedAnew() async throws {
+    @Test(.timeLimit(.minutes(5))) func aHalfOpenConnectionIsReopened() async throws {
         serve(
             // Responds to no ping, until the client has ended the connection.
             .webSocket { peer in while !peer.wire.receive().isEmpty {} },
