@@ -8,7 +8,7 @@ extension Container {
     ///
     /// - Parameter reportFailure: Called for each pack that cannot be removed, or only in part; the others are
     ///   removed.
-    /// - Returns: The packs that were removed without an error. Leased generations of them are deleted by a later sweep.
+    /// - Returns: The packs that were removed without an error. `gc` deletes leased generations of them later.
     /// - Throws: ``ContainerError`` if the packs of the container cannot be determined; none is removed then.
     public func removeObsoletePacks(
         reportFailure: (PackID, ContainerError) -> Void

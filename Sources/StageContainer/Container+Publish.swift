@@ -8,7 +8,7 @@ extension Container {
     /// Most of the cost is waiting for the disk, so packs that are ready together are published together: one
     /// sync of the file system serves all of them. A pack that fails does not prevent the others from being
     /// published. After an error or a crash, each pack has either its complete old generation or its complete
-    /// new one. A pack that fails keeps its area, for the owner to discard or continue; after a crash a later sweep
+    /// new one. A pack that fails keeps its area, for the owner to discard or continue; after a crash `gc`
     /// removes leftovers.
     ///
     /// The caller holds the locks of all the packs.
@@ -41,7 +41,7 @@ extension Container {
                 try staging.rename(area.name, toUnused: name, in: place.directory)
             }
             pack.isMoved = true
-            // Only after the rename: a sweep removes areas in `staging/` that are not locked.
+            // Only after the rename: `gc` removes areas in `staging/` that are not locked.
             try ContainerError.wrapping { () throws(FileError) in try area.open() }
         }
         publication.finishStep { () throws(FileError) in try root.synchronizeFileSystem() }
@@ -122,7 +122,7 @@ extension Container {
             try packs.removeTree(id.component)
             return
         }
-        // A sweep removes what stays.
+        // `gc` removes what stays.
         _ = try? staging.removeTree(trash)
     }
 

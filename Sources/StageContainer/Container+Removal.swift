@@ -58,7 +58,7 @@ extension Container {
     /// Unpublishes a pack, and deletes its generations and single files unless they are leased, and its staging areas and
     /// partial downloads.
     ///
-    /// Readers with a lease can continue to read; a later sweep deletes what they use.
+    /// Readers with a lease can continue to read; `gc` deletes what they use later.
     ///
     /// - Parameters:
     ///   - lock: The lock on the pack.
@@ -170,7 +170,7 @@ extension Container {
         let lease = try FileLock.attempt(try directory.leaseFile(replacing: path), mode: .exclusive)
         guard let lease else { return false }
         try unlink()
-        // Holds the lock until the end, so that no sweep takes it for an abandoned area.
+        // Holds the lock until the end, so that `gc` does not take it for an abandoned area.
         try removeLeased(name.component, in: directory, prefix: id.text)
         _ = consume lease
         return true

@@ -7,7 +7,7 @@ public import SystemPackage
 ///
 /// Packs that share an archive share its partial file, within a process, between processes and between the
 /// applications of a group. The lock file is `<name>.lock` and is deleted with the lock. The next process
-/// takes over the file of a dead one, or a sweep deletes it.
+/// takes over the file of a dead one, or `gc` deletes it.
 public final class DownloadLock: Sendable {
     private let downloads: Directory
     private let file: FilePath.Component
@@ -36,7 +36,7 @@ public final class DownloadLock: Sendable {
             guard lock != nil else { return }
             forget()
             // Deleted while locked: a process that has opened the file then finds it gone, and creates a new
-            // one. If deletion fails, a sweep deletes it later.
+            // one. If deletion fails, `gc` deletes it later.
             _ = try? downloads.remove(file)
             lock = nil
         }

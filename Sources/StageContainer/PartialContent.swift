@@ -157,7 +157,7 @@ extension Container {
         guard let lease = try FileLock.attempt(file, mode: .exclusive) else { return false }
         // Another process has created a new lease file, and uses the directory.
         guard try files.status(path)?.inode == inode else { return false }
-        // Holds the lock until the end, so that no sweep takes the directory for an abandoned area.
+        // Holds the lock until the end, so that `gc` does not take the directory for an abandoned area.
         try removeLeased(name, in: files, prefix: ContainerLayout.files.string)
         _ = consume lease
         return true

@@ -6,9 +6,9 @@ import SystemPackage
 /// A generation being prepared: a directory of `staging/`, which readers do not use.
 ///
 /// Until it is published, other users can neither read it nor lock a file in it. Its lease file is locked
-/// exclusively for the lifetime of the value, so that a sweep can distinguish it from areas of dead processes.
+/// exclusively for the lifetime of the value, so that `gc` can distinguish it from areas of dead processes.
 /// The owner must either publish the area or call ``discard()``; after a crash,
-/// ``Container/sweep(now:offering:)`` deletes it.
+/// ``Container/removeLeftovers(now:offering:)`` deletes it.
 public final class StagingArea: Sendable {
     /// The pack to stage.
     public let id: PackID
@@ -64,7 +64,7 @@ public final class StagingArea: Sendable {
 
     /// Keeps readers out again, before a generation that could not be published moves back to `staging/`.
     ///
-    /// The area is not locked then: a sweep may delete it before its owner does.
+    /// The area is not locked then: `gc` may delete it before its owner does.
     func close() throws(FileError) { try directory.setMode(.ownerReadWriteExecute) }
 }
 
@@ -95,7 +95,7 @@ extension Container {
     /// The caller holds the lock on the pack.
     public func makeStagingArea(_ lock: PackLock) throws(ContainerError) -> StagingArea {
         try ContainerError.wrapping { () throws(FileError) in
-            // A sweep must not find the area after its creation and before it is locked.
+            // `gc` must not find the area after its creation and before it is locked.
             let creation = try waitForCreationLock()
             let area = try area(named: try makeUniqueName(lock.id.text), for: lock.id)
             _ = consume creation
@@ -136,7 +136,7 @@ extension Container {
     /// Replaces an area that cannot be renamed, and so not be published, by a new directory with its files.
     ///
     /// On overlayfs a directory of a lower layer cannot be renamed, and only an attempt shows that. The lock
-    /// for the creation of areas keeps sweeps away from the other name. A crash in between costs the progress
+    /// for the creation of areas keeps `gc` away from the other name. A crash in between costs the progress
     /// of the area at most.
     private func makeMovable(_ name: FilePath.Component, for id: PackID) throws(FileError) {
         let other = try makeUniqueName(id.text)

@@ -89,7 +89,7 @@ package struct Daemon: Sendable {
                     listener: listener,
                     socket: socket,
                     reloads: reloads,
-                    sweeping: known
+                    known: known
                 )
             },
             orElse: { (error) throws(DaemonError) in throw .file(error) }
@@ -141,7 +141,7 @@ package struct Daemon: Sendable {
         listener: CInt,
         socket: FilePath,
         reloads: AsyncStream<DaemonConfiguration>,
-        sweeping known: (tasks: Set<Int64>, last: Int64)
+        known: (tasks: Set<Int64>, last: Int64)
     ) async throws(DaemonError) {
         let notifier = ServiceNotifier()
         let server = ControlServer(
@@ -160,7 +160,7 @@ package struct Daemon: Sendable {
             }
             group.addTask { await watchConditions(coordinator) }
             group.addTask {
-                await coordinator.sweepFinished(known)
+                await coordinator.removeUnknownDownloads(besides: known)
                 return nil
             }
             group.addTask {

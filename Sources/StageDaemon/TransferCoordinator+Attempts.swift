@@ -298,8 +298,8 @@ extension TransferCoordinator {
     }
 
     /// Removes expired resume data, once a day.
-    func sweepResumeData() async {
-        guard state.isSweepDue(at: readClock()) else { return }
+    func removeExpiredResumeData() async {
+        guard state.isResumeDataRemovalDue(at: readClock()) else { return }
         do throws(DaemonError) {
             await removeFiles(try await journal.removeExpiredResumeData(before: readClock()))
         } catch {

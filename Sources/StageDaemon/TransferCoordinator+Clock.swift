@@ -13,7 +13,7 @@ extension TransferCoordinator {
             await recordClockChange()
             await recordEndings()
             await rescheduleAll()
-            await sweepResumeData()
+            await removeExpiredResumeData()
             await expire()
             state.handOverAll(at: readClock())
             for id in state.sessions.keys.sorted() { await launchIfNeeded(id) }

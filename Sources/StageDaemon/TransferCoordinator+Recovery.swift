@@ -11,7 +11,7 @@ extension TransferCoordinator {
     /// errors prevent the start: on a full disk, steps that cannot be written are left to the next start.
     ///
     /// - Parameter lastChange: The date of the journal's last change by the earlier run; `nil` if there was none.
-    /// - Returns: The argument for ``sweepFinished(_:)``.
+    /// - Returns: The argument for ``removeUnknownDownloads(besides:)``.
     /// - Throws: ``DaemonError`` if the journal cannot be read.
     func recover(
         lastChange: Date?
@@ -56,7 +56,7 @@ extension TransferCoordinator {
             _ = try await self.journal.removeExpiredResumeData(before: now)
         }
         let names = try await journal.filesInUse()
-        logLeftovers(await withBlockingThread { files.sweep(keeping: names) })
+        logLeftovers(await withBlockingThread { files.removeUnknownFiles(keeping: names) })
         return known
     }
 
@@ -88,10 +88,12 @@ extension TransferCoordinator {
     /// Removes finished downloads that belong to no task from the users' directories.
     ///
     /// Users control how many files there are and so how long this takes; nothing waits for it.
-    nonisolated func sweepFinished(_ known: (tasks: Set<Int64>, last: Int64)) async {
+    nonisolated func removeUnknownDownloads(besides known: (tasks: Set<Int64>, last: Int64)) async {
         let files = files
         logLeftovers(
-            await withBlockingThread { files.sweepFinished(keeping: known.tasks, upTo: known.last) }
+            await withBlockingThread {
+                files.removeUnknownDownloads(keeping: known.tasks, upTo: known.last)
+            }
         )
     }
 

@@ -32,7 +32,7 @@ extension TransferCoordinator {
         for (task, bytes) in received { state.noteReceived(bytes, of: task) }
     }
 
-    /// Removes part files and upload copies by name; files that cannot be removed are left to the next sweep.
+    /// Removes part files and upload copies by name; files that cannot be removed are left to the next start.
     ///
     /// Resumes tasks of the same user that waited for quota, except `exempt`.
     func removeFiles(_ names: [String], apart exempt: Int64? = nil) async {

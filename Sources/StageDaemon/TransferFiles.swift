@@ -145,7 +145,7 @@ struct TransferFiles: Sendable {
             try snapshots.synchronize()
             return try copy.status().size
         } catch {
-            // Report the first error; the sweep at the next start removes what is left.
+            // Report the first error; the next start of the daemon removes what is left.
             _ = try? snapshots.remove(name)
             throw error
         }
@@ -166,7 +166,7 @@ struct TransferFiles: Sendable {
 
     /// Removes the files of deleted tasks; returns those that are gone.
     ///
-    /// The next sweep removes the rest.
+    /// The next start of the daemon removes the rest.
     func discard(_ removed: RemovedTasks, of user: UInt32, logger: Logger) -> [DiskQuota.Item] {
         var gone: [DiskQuota.Item] = []
         func attempt(_ item: DiskQuota.Item, by remove: () throws(FileError) -> Void) {
@@ -237,12 +237,12 @@ struct TransferFiles: Sendable {
     /// Skips files with other names, and files that cannot be removed.
     ///
     /// - Returns: The errors, at most one per user.
-    func sweepFinished(keeping tasks: Set<Int64>, upTo last: Int64) -> [FileError] {
+    func removeUnknownDownloads(keeping tasks: Set<Int64>, upTo last: Int64) -> [FileError] {
         Self.collectingErrors { collect throws(FileError) in
             for user in try finished.entries() {
                 collect { () throws(FileError) in
                     var error: FileError?
-                    var rest = Self.sweepLimit
+                    var rest = Self.examinedLimit
                     guard let directory = try finished.directory(unmounted: user.name) else {
                         return
                     }
@@ -264,10 +264,10 @@ struct TransferFiles: Sendable {
     }
 
     /// Maximum number of names examined in a user's directory, since a user can create any number.
-    private static let sweepLimit = 1_000_000
+    private static let examinedLimit = 1_000_000
 
     /// Removes all part files and upload copies except those named in `names`; returns the errors.
-    func sweep(keeping names: Set<String>) -> [FileError] {
+    func removeUnknownFiles(keeping names: Set<String>) -> [FileError] {
         Self.collectingErrors { collect throws(FileError) in
             for entry in try snapshots.entries() where !names.contains(entry.path.string) {
                 collect { () throws(FileError) in try snapshots.remove(entry.name) }

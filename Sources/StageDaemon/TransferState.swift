@@ -112,12 +112,12 @@ struct TransferState {
     var launches: [String: UInt32] = [:]
     /// Sessions that are being written to the journal.
     var reservations: [SessionReservation] = []
-    /// Time of the last sweep of expired resume data.
-    var lastSweep: Date
+    /// Time of the last removal of expired resume data.
+    var lastResumeDataRemoval: Date
 
     init(configuration: DaemonConfiguration, at now: Date) {
         self.configuration = configuration
-        lastSweep = now
+        lastResumeDataRemoval = now
         engineLimits = Self.limits(configuration)
         scheduler = Scheduler(limits: engineLimits)
     }
@@ -209,7 +209,7 @@ extension TransferState {
             sessions[id]?.record.launchLimiter.clockChanged(by: seconds)
             sessions[id]?.nextEndOfDelays += seconds
         }
-        lastSweep += seconds
+        lastResumeDataRemoval += seconds
         networkChange += seconds
         latestDiskFailure = latestDiskFailure.map { $0 + seconds }
     }
@@ -273,10 +273,10 @@ extension TransferState {
         )
     }
 
-    /// Returns whether to sweep expired resume data, once a day.
-    mutating func isSweepDue(at now: Date) -> Bool {
-        guard lastSweep + 86_400 < now else { return false }
-        lastSweep = now
+    /// Returns whether to remove expired resume data, once a day.
+    mutating func isResumeDataRemovalDue(at now: Date) -> Bool {
+        guard lastResumeDataRemoval + 86_400 < now else { return false }
+        lastResumeDataRemoval = now
         return true
     }
 

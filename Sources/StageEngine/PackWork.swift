@@ -147,7 +147,7 @@ struct PackWork: Sendable {
             }
             throw error
         }
-        // A later sweep removes what cannot be removed now.
+        // `gc` removes later what cannot be removed now.
         await attempt(orLog: "could not remove obsolete content") { () throws(StageError) in
             if endSharing() { try source.removeDownload() }
             try removeObsoleteGenerations(lock)

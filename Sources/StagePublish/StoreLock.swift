@@ -35,7 +35,7 @@ package struct StoreLock: ~Copyable, Sendable {
                 let alone = try LockFile.attempt(Self.name, in: store, mode: .exclusive)
             {
                 // Files that cannot be removed are left to a later run.
-                _ = try? Self.sweep(store)
+                _ = try? Self.removeTemporaryFiles(in: store)
                 _ = consume alone
             }
             lock = try await LockFile.wait(
@@ -81,7 +81,7 @@ package struct StoreLock: ~Copyable, Sendable {
                 timeout: Self.timeout
             )
             // Files that cannot be removed are left to a later run.
-            if !isDryRun { _ = try? Self.sweep(store) }
+            if !isDryRun { _ = try? Self.removeTemporaryFiles(in: store) }
         } catch {
             // A writer holds no lock there either, and would lose objects that it is about to publish.
             guard isDryRun, Self.isWithoutLocks(error, canBeReadOnly: true) else { throw error }
@@ -120,7 +120,7 @@ package struct StoreLock: ~Copyable, Sendable {
         [.badFileDescriptor, .noLocks, .notSupported].contains(error.errno)
     }
 
-    private static func sweep(_ store: Directory) throws(FileError) {
+    private static func removeTemporaryFiles(in store: Directory) throws(FileError) {
         for kind in StoreObjectKind.allCases {
             guard let directory = try store.directory(FilePath(kind.folder)) else { continue }
             for entry in try directory.entries()

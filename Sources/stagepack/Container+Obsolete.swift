@@ -101,7 +101,7 @@ extension Container {
         guard try isDeserted(besides: applications) else { return true }
         var removal = try removePartialContent { _ in false }
         let now = Int64(Date().timeIntervalSince1970)
-        removal.add(sweep(now: now, offering: OfferedContent()))
+        removal.add(removeLeftovers(now: now, offering: OfferedContent()))
         try removal.check()
         return removal.inUse == 0
     }

@@ -171,7 +171,7 @@ import Testing
         let downloads = ContainerTrait.path.appending("downloads")
         let name: FilePath.Component = ".0123abcd.state.9f8e7d6c.tmp"
         try Directory.open(downloads).write([1], to: name, durably: false)
-        let removal = container.sweep(now: 0, offering: OfferedContent())
+        let removal = container.removeLeftovers(now: 0, offering: OfferedContent())
         #expect(removal.downloads == 1)
         #expect(try Directory.open(downloads).entries().isEmpty)
     }
@@ -192,7 +192,7 @@ import Testing
         _ = lock.id
     }
 
-    @Test func aSweepLeavesLivingAreasAndWantedDownloads() throws {
+    @Test func areasInUseAndOfferedDownloadsAreNotLeftovers() throws {
         let lock = try #require(try container.attemptLock(.aurora))
         let living = try container.makeStagingArea(lock)
         try living.write("sky.svg", "half")
@@ -204,7 +204,7 @@ import Testing
 
         var offered = OfferedContent()
         (offered.all, offered.missing) = (["wanted"], ["wanted"])
-        let removal = container.sweep(now: 0, offering: offered)
+        let removal = container.removeLeftovers(now: 0, offering: offered)
 
         #expect(removal.leftovers == 2)
         #expect(removal.downloads == 1)

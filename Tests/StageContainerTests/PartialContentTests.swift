@@ -62,14 +62,14 @@ import Testing
         #expect(found == ["sky.svg", "link", "folder/x"])
     }
 
-    @Test func theLockFileOfADeadProcessGoesWithTheNextSweep() throws {
+    @Test func theLockFileOfADeadProcessIsRemovedWithTheNextLeftovers() throws {
         let name = ContainerLayout.downloadName(ofFile: digest)
         for file in ["\(name).part.1", "\(name).lock"] {
             try container.downloads.leave(try #require(FilePath.Component(file)), "left")
         }
         // The partial files are a minute old, and received bytes are kept for a week.
         let now = Int64(Date().timeIntervalSince1970) + 60
-        let removal = container.sweep(now: now, offering: OfferedContent())
+        let removal = container.removeLeftovers(now: now, offering: OfferedContent())
         #expect(removal == self.removal())
         #expect(try container.downloads.entries().map(\.path.string) == ["\(name).part.1"])
     }

@@ -138,7 +138,7 @@ import Testing
         #expect(try container.removeRemains(now: 0, keepingOffered: true).downloads == 1)
         try leave(1)
         let offered = try #require(try container.reader.offeredContent())
-        #expect(container.sweep(now: 0, offering: offered).downloads == 1)
+        #expect(container.removeLeftovers(now: 0, offering: offered).downloads == 1)
         #expect(try remains().downloads == [2])
         #expect(try remains().areas == [2])
     }
@@ -193,16 +193,16 @@ import Testing
         for name in ["run", "removed.run"] as [FilePath] { _ = try extensions.makeDirectory(name) }
         try container.root.leave(".container.json.0123.tmp", "x")
         let made = try #require(try container.root.status(".container.json.0123.tmp")?.modified)
-        func sweep(after age: Int64) -> Int {
-            container.sweep(now: made + age, offering: nil).leftovers
+        func leftovers(after age: Int64) -> Int {
+            container.removeLeftovers(now: made + age, offering: nil).leftovers
         }
         // The removal of one folder was interrupted.
-        #expect(sweep(after: 3600) == 1)
+        #expect(leftovers(after: 3600) == 1)
         #expect(try extensions.entries().map(\.path) == ["run"])
-        #expect(sweep(after: 3601) == 1)
+        #expect(leftovers(after: 3601) == 1)
         #expect(try container.root.status(".container.json.0123.tmp") == nil)
-        #expect(sweep(after: 86_399) == 0)
-        #expect(sweep(after: 86_402) == 1)
+        #expect(leftovers(after: 86_399) == 0)
+        #expect(leftovers(after: 86_402) == 1)
         #expect(try extensions.entries().isEmpty)
     }
 
@@ -211,10 +211,10 @@ import Testing
         try leaveArea("aurora", 7)
         let locks = try #require(try container.root.directory("locks"))
         let creation = try FileLock.attempt(try locks.file(updating: ".staging"), mode: .shared)
-        #expect(container.sweep(now: 0, offering: OfferedContent()) == Removal())
+        #expect(container.removeLeftovers(now: 0, offering: OfferedContent()) == Removal())
         #expect(try remains().areas == [7])
         _ = consume creation
-        #expect(container.sweep(now: 0, offering: OfferedContent()).leftovers == 1)
+        #expect(container.removeLeftovers(now: 0, offering: OfferedContent()).leftovers == 1)
     }
 
     @Test func withoutAManifestThatCanBeReadDownloadsStay() throws {

@@ -57,20 +57,20 @@ import Testing
         #expect(area.isContinued)
         #expect(try mode(name) == 0o700)
         #expect(try mode("\(name)/lease") == 0o600)
-        // The sweep neither keeps nor removes the area because of the other user's lock.
-        #expect(container.sweep(now: 0, offering: OfferedContent()) == Removal())
+        // The call neither keeps nor removes the area because of the other user's lock.
+        #expect(container.removeLeftovers(now: 0, offering: OfferedContent()) == Removal())
         try area.write("sky.svg", "<svg/>")
         try container.publish(area, as: .aurora(version: 1))
         #expect(try container.reader.lease(.aurora)?.text(of: "sky.svg") == "<svg/>")
         _ = consume stranger
     }
 
-    @Test func aSweepRemovesWhatOnlyReadersHold() throws {
+    @Test func anAreaThatOnlyReadersLockIsRemoved() throws {
         let name = try leaveArea()
         let stranger = try hold("\(name)/lease")
         var expected = Removal()
         expected.leftovers = 1
-        #expect(container.sweep(now: 0, offering: OfferedContent()) == expected)
+        #expect(container.removeLeftovers(now: 0, offering: OfferedContent()) == expected)
         #expect(try directory("staging").entries() == [])
         _ = consume stranger
     }

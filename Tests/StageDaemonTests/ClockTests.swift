@@ -64,8 +64,8 @@ struct ClockTests {
         #expect(
             state.nextDates(at: start + change).first == start + change + 2 * TransferState.diskWait
         )
-        let sweeps = [86_400, 86_401].map { state.isSweepDue(at: start + change + $0) }
-        #expect(sweeps == [false, true])
+        let isDue = [86_400, 86_401].map { state.isResumeDataRemovalDue(at: start + change + $0) }
+        #expect(isDue == [false, true])
     }
 
     @Test(arguments: changes) func timeSlicesKeepTheirLength(change: Double) {

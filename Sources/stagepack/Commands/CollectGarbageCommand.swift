@@ -204,7 +204,7 @@ struct CollectGarbageCommand: ChangingSubcommand, ReportingSubcommand {
             }
         }
         let now = Int64(Date().timeIntervalSince1970)
-        removal.add(container.sweep(now: now, offering: offered))
+        removal.add(container.removeLeftovers(now: now, offering: offered))
         container.keepSpareLock()
         return removal
     }

@@ -6,14 +6,14 @@ extension Container {
     /// Removes leftovers of dead processes: temporary files, and staging areas and downloads that no later run
     /// resumes.
     ///
-    /// Safe at any time: running processes lock their areas and downloads, and if another process sweeps,
+    /// Safe at any time: running processes lock their areas and downloads, and if another process runs this,
     /// abandoned areas are left to it. Continues after entries that cannot be removed (``Removal/failure``).
     ///
     /// - Parameters:
     ///   - now: The time, in seconds since 1970.
     ///   - offered: The content that manifests offer; `nil` if it is unknown, which keeps all resumable content.
     /// - Returns: The counts.
-    public func sweep(now: Int64, offering offered: OfferedContent?) -> Removal {
+    public func removeLeftovers(now: Int64, offering offered: OfferedContent?) -> Removal {
         var removal = Removal()
         removeUnneeded(besides: offered?.missing, now: now, countingIn: &removal)
         removal.attempt { removal throws(FileError) in
