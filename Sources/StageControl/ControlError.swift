@@ -65,7 +65,7 @@ extension ControlRefusal {
     /// Set if the daemon may accept the same request later.
     package var isTemporary: Bool { code == .unavailable || isShortage }
 
-    /// Set if the daemon lacks disk space, or the user has used up a share of the daemon.
+    /// Set if the daemon lacks disk space, or the user has reached a limit of tasks, bytes, sessions or event streams.
     package var isShortage: Bool { code == .storage || code == .quota }
 }
 

@@ -138,7 +138,7 @@ package struct ControlRefusal: Error, Hashable, Codable, Sendable, CustomStringC
         case notFound
         /// The current state does not permit the request: another client is attached, or the task has ended (409).
         case conflict
-        /// The user has reached a limit of tasks, bytes or sessions (429).
+        /// The user has reached a limit of tasks, bytes, sessions or event streams (429).
         case quota
         /// The request is too large (413).
         case tooLarge

@@ -1,6 +1,6 @@
 /// Decides which client connections stay open, which requests run, and how much memory request bodies may use.
 ///
-/// Does no I/O. Each user has a share of every resource, so no user can starve another. At the limit of a user, a new
+/// Does no I/O. Each user has a limit for every resource, so no user can starve another. At the limit of a user, a new
 /// connection closes that user's oldest idle connection; at the limit of all users, it closes a connection of the
 /// user who has most. Each user's requests run a few at a time, in order of arrival.
 struct ConnectionTable {
@@ -64,7 +64,8 @@ struct ConnectionTable {
         var isClosed = false
     }
 
-    private struct Share {
+    /// Connections and requests of one user.
+    private struct Usage {
         var connections: Set<Int> = []
         var works = 0
         var queue: [Int] = []
@@ -74,7 +75,7 @@ struct ConnectionTable {
 
     var limits: Limits
     private var connections: [Int: Connection] = [:]
-    private var shares: [UInt32: Share] = [:]
+    private var usage: [UInt32: Usage] = [:]
     private var bodies = 0
 
     init(_ limits: Limits) { self.limits = limits }
@@ -87,7 +88,7 @@ struct ConnectionTable {
     /// Identifiers must increase with each call.
     mutating func admit(_ id: Int, of user: UInt32) -> Admission {
         var closing: Int?
-        if shares[user]?.connections.count ?? 0 >= limits.perUser {
+        if usage[user]?.connections.count ?? 0 >= limits.perUser {
             closing = oldest(of: user)
             guard closing != nil else { return .refused }
         } else if connections.count >= limits.total {
@@ -96,7 +97,7 @@ struct ConnectionTable {
         }
         if let closing { drop(closing) }
         connections[id] = Connection(user: user)
-        shares[user, default: Share()].connections.insert(id)
+        usage[user, default: Usage()].connections.insert(id)
         return .admitted(closing: closing)
     }
 
@@ -122,7 +123,7 @@ struct ConnectionTable {
         let isLarge = connection.body > limits.smallBody
         connections[id]?.weight = isLarge ? max(limits.requestsPerUser - 1, 1) : 1
         connections[id]?.activity = .queued
-        shares[connection.user]?.queue.append(id)
+        usage[connection.user]?.queue.append(id)
         return next(of: connection.user).contains(id) ? .now : .queued
     }
 
@@ -130,10 +131,10 @@ struct ConnectionTable {
     mutating func end(_ id: Int) -> [Int] {
         guard let connection = connections[id] else { return [] }
         let user = connection.user
-        if connection.activity == .streaming { shares[user]?.streams -= 1 }
-        if connection.activity == .answering { shares[user]?.works -= connection.weight }
+        if connection.activity == .streaming { usage[user]?.streams -= 1 }
+        if connection.activity == .answering { usage[user]?.works -= connection.weight }
         let body = counted(connection.body)
-        shares[user]?.bodies -= body
+        usage[user]?.bodies -= body
         bodies -= body
         connections[id]?.activity = .waiting
         connections[id]?.body = 0
@@ -145,22 +146,22 @@ struct ConnectionTable {
     /// the user has too many streams.
     mutating func stream(_ id: Int) -> [Int]? {
         guard let connection = connections[id], connection.activity == .answering,
-            shares[connection.user]?.streams ?? 0 < limits.streamsPerUser
+            usage[connection.user]?.streams ?? 0 < limits.streamsPerUser
         else { return nil }
         connections[id]?.activity = .streaming
-        shares[connection.user]?.works -= connection.weight
-        shares[connection.user]?.streams += 1
+        usage[connection.user]?.works -= connection.weight
+        usage[connection.user]?.streams += 1
         if connection.isClosed { drop(id) }
         return next(of: connection.user)
     }
 
     private mutating func next(of user: UInt32) -> [Int] {
         var started: [Int] = []
-        while let id = shares[user]?.queue.first, let weight = connections[id]?.weight,
-            (shares[user]?.works ?? 0) + weight <= limits.requestsPerUser
+        while let id = usage[user]?.queue.first, let weight = connections[id]?.weight,
+            (usage[user]?.works ?? 0) + weight <= limits.requestsPerUser
         {
-            shares[user]?.queue.removeFirst()
-            shares[user]?.works += weight
+            usage[user]?.queue.removeFirst()
+            usage[user]?.works += weight
             connections[id]?.activity = .answering
             started.append(id)
         }
@@ -170,24 +171,24 @@ struct ConnectionTable {
     private mutating func drop(_ id: Int) {
         guard let connection = connections.removeValue(forKey: id) else { return }
         let (user, body) = (connection.user, counted(connection.body))
-        if connection.activity == .streaming { shares[user]?.streams -= 1 }
-        shares[user]?.bodies -= body
+        if connection.activity == .streaming { usage[user]?.streams -= 1 }
+        usage[user]?.bodies -= body
         bodies -= body
-        shares[user]?.queue.removeAll { $0 == id }
-        shares[user]?.connections.remove(id)
-        let isLast = shares[user]?.connections.isEmpty ?? true
-        if isLast { shares[user] = nil }
+        usage[user]?.queue.removeAll { $0 == id }
+        usage[user]?.connections.remove(id)
+        let isLast = usage[user]?.connections.isEmpty ?? true
+        if isLast { usage[user] = nil }
     }
 
     /// Sets the size of a request body; returns `false` if that exceeds the memory limits.
     mutating func reserveMemory(_ bytes: Int, by id: Int) -> Bool {
         guard let connection = connections[id], bytes >= connection.body else { return false }
         let more = counted(bytes) - counted(connection.body)
-        let own = shares[connection.user]?.bodies ?? 0
+        let own = usage[connection.user]?.bodies ?? 0
         guard more == 0 || own + more <= limits.bodiesPerUser && bodies + more <= limits.bodies
         else { return false }
         connections[id]?.body = bytes
-        shares[connection.user]?.bodies += more
+        usage[connection.user]?.bodies += more
         bodies += more
         return true
     }
@@ -196,7 +197,7 @@ struct ConnectionTable {
 
     /// Returns the user's oldest connection without a complete request.
     private func oldest(of user: UInt32) -> Int? {
-        shares[user]?.connections.filter { connections[$0]?.activity == .waiting }.min()
+        usage[user]?.connections.filter { connections[$0]?.activity == .waiting }.min()
     }
 
     /// Returns the connection to close for `user`, from the user with the most connections: the oldest idle one, else
@@ -204,9 +205,9 @@ struct ConnectionTable {
     ///
     /// Returns `nil` if no user has more connections than `user`.
     private func connectionToClose(for user: UInt32) -> Int? {
-        let most = shares.values.map(\.connections.count).max() ?? 0
-        guard most > shares[user]?.connections.count ?? 0 else { return nil }
-        let candidates = shares.values.filter { $0.connections.count == most }
+        let most = usage.values.map(\.connections.count).max() ?? 0
+        guard most > usage[user]?.connections.count ?? 0 else { return nil }
+        let candidates = usage.values.filter { $0.connections.count == most }
             .flatMap(\.connections)
         for activity in [Activity.waiting, .streaming, .queued] {
             let found = candidates.filter { connections[$0]?.activity == activity }.min()

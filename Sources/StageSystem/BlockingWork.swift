@@ -93,7 +93,7 @@ private final class BlockingThreads: Sendable {
         var threadsOfUsers: [UInt32: Int] = [:]
         var threadsOfAllUsers = 0
 
-        /// Returns whether the shares of users permit that a job runs.
+        /// Returns whether the limits for users permit that a job runs.
         func mayRun(_ job: Job) -> Bool {
             guard let user = job.user else { return true }
             return threadsOfUsers[user, default: 0] < BlockingThreads.maximumPerUser

@@ -3,17 +3,17 @@
 /// A host that refuses requests of a user while others of the same user are in progress gets fewer of these: many servers limit
 /// the connections of a client, and refuse more with 429 or 503. The limit rises again with the responses that follow, and is
 /// forgotten with the user's last transfer from the host. Users have limits of their own, so that no user delays the transfers of
-/// others from a host that they share.
+/// others from the same host.
 struct ConnectionAllocator {
-    /// A user's transfers from a host, which share a lowered limit; the user `nil` is the process's own.
-    private struct Share: Hashable {
+    /// A user's transfers from a host, which have one limit together; the user `nil` is the process's own.
+    private struct UserHost: Hashable {
         var host: String
         var user: UInt32?
     }
 
     private struct Waiter {
         var tag: Int
-        var share: Share
+        var userHost: UserHost
         var mayLookUpName: Bool
         var priority: Int
     }
@@ -24,9 +24,9 @@ struct ConnectionAllocator {
     private let total: Int
     private var used: [String: Int] = [:]
     /// Connections of each user, by host.
-    private var usedShares: [Share: Int] = [:]
+    private var usedByUser: [UserHost: Int] = [:]
     /// Limits of hosts that have refused requests of a user, and the number of other responses since.
-    private var lowered: [Share: (limit: Int, responses: Int)] = [:]
+    private var lowered: [UserHost: (limit: Int, responses: Int)] = [:]
     private var usedInAll = 0
     private var waiters: [Waiter] = []
 
@@ -47,12 +47,12 @@ struct ConnectionAllocator {
     ) -> Bool {
         let waiter = Waiter(
             tag: tag,
-            share: Share(host: host, user: user),
+            userHost: UserHost(host: host, user: user),
             mayLookUpName: mayLookUpName,
             priority: priority
         )
         if hasRoom(for: waiter) {
-            take(waiter.share)
+            take(waiter.userHost)
             return true
         }
         let index = waiters.lastIndex { $0.priority >= priority }.map { $0 + 1 } ?? 0
@@ -62,14 +62,14 @@ struct ConnectionAllocator {
 
     /// Releases a user's connection, and returns the queued transfers that now have one.
     mutating func release(host: String, user: UInt32? = nil) -> [Int] {
-        let share = Share(host: host, user: user)
+        let userHost = UserHost(host: host, user: user)
         used[host, default: 1] -= 1
         if used[host] == 0 { used[host] = nil }
-        usedShares[share, default: 1] -= 1
-        if usedShares[share] == 0 { usedShares[share] = nil }
+        usedByUser[userHost, default: 1] -= 1
+        if usedByUser[userHost] == 0 { usedByUser[userHost] = nil }
         usedInAll -= 1
         let tags = takeForWaiters()
-        if usedShares[share] == nil { lowered[share] = nil }
+        if usedByUser[userHost] == nil { lowered[userHost] = nil }
         return tags
     }
 
@@ -80,18 +80,18 @@ struct ConnectionAllocator {
 
     /// Adjusts a user's limit of a host to the status of a response, before its connection is released; `nil` if there was none.
     mutating func adjust(to status: Int?, of host: String, user: UInt32? = nil) {
-        let share = Share(host: host, user: user)
-        let others = usedShares[share, default: 1] - 1
+        let userHost = UserHost(host: host, user: user)
+        let others = usedByUser[userHost, default: 1] - 1
         switch status {
         case nil: break
         case 429, 503:
             // A refusal of the only request has another reason.
-            if others > 0 { lowered[share] = (min(others, limit(of: share)), 0) }
+            if others > 0 { lowered[userHost] = (min(others, limit(of: userHost)), 0) }
         default:
-            guard var entry = lowered[share] else { return }
+            guard var entry = lowered[userHost] else { return }
             entry.responses += 1
             if entry.responses == Self.responsesBeforeRise { entry = (entry.limit + 1, 0) }
-            lowered[share] = entry.limit < perHost ? entry : nil
+            lowered[userHost] = entry.limit < perHost ? entry : nil
         }
     }
 
@@ -104,31 +104,31 @@ struct ConnectionAllocator {
 
     /// Returns the queued transfers that wait because of abandoned lookups.
     func waitersForLookups() -> [Int] {
-        waiters.filter { $0.mayLookUpName && !lookups.hasRoom(for: $0.share.user) }.map(\.tag)
+        waiters.filter { $0.mayLookUpName && !lookups.hasRoom(for: $0.userHost.user) }.map(\.tag)
     }
 
     private func hasRoom(for waiter: Waiter) -> Bool {
-        let share = waiter.share
-        return usedInAll < total && used[share.host, default: 0] < perHost
-            && usedShares[share, default: 0] < limit(of: share)
-            && (!waiter.mayLookUpName || lookups.hasRoom(for: share.user))
+        let userHost = waiter.userHost
+        return usedInAll < total && used[userHost.host, default: 0] < perHost
+            && usedByUser[userHost, default: 0] < limit(of: userHost)
+            && (!waiter.mayLookUpName || lookups.hasRoom(for: userHost.user))
     }
 
-    private func limit(of share: Share) -> Int { lowered[share]?.limit ?? perHost }
+    private func limit(of userHost: UserHost) -> Int { lowered[userHost]?.limit ?? perHost }
 
     private mutating func takeForWaiters() -> [Int] {
         var tags: [Int] = []
         while let index = waiters.firstIndex(where: { hasRoom(for: $0) }) {
             let waiter = waiters.remove(at: index)
-            take(waiter.share)
+            take(waiter.userHost)
             tags.append(waiter.tag)
         }
         return tags
     }
 
-    private mutating func take(_ share: Share) {
-        used[share.host, default: 0] += 1
-        usedShares[share, default: 0] += 1
+    private mutating func take(_ userHost: UserHost) {
+        used[userHost.host, default: 0] += 1
+        usedByUser[userHost, default: 0] += 1
         usedInAll += 1
     }
 

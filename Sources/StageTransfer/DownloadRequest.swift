@@ -39,7 +39,8 @@ public struct DownloadRequest: Sendable {
     public var priority = 0
     /// User on whose behalf the content is downloaded; `nil` for the process's own.
     ///
-    /// Users of one engine have separate shares of what servers that one of them chooses can use up.
+    /// The engine keeps lowered connection limits, abandoned lookups and faults of mirrors for each user, so that a server that one
+    /// user chooses does not affect transfers of the others.
     package var user: UInt32?
     /// `true` if `verify` identifies the content by a digest, so that any mirror can continue the partial file,
     /// without a strong validator.
