@@ -1,4 +1,4 @@
-// These belong to Foundation on Apple's platforms, and to FoundationNetworking on Linux. Exporting them one by one keeps the
+// These types belong to Foundation on Apple's platforms, and to FoundationNetworking on Linux. Exporting them one by one keeps the
 // second URLSession away from a file that imports only Foundation and this module.
 @_exported public import class FoundationNetworking.CachedURLResponse
 @_exported public import class FoundationNetworking.HTTPCookie

@@ -70,8 +70,8 @@ struct AttemptHistory: Sendable {
 
     /// Set if the next attempt accepts any status, including those that are usually retried.
     ///
-    /// A server that is overloaded for a minute does not end a transfer, but an application does not wait a week for
-    /// a response that never changes either.
+    /// A server that is overloaded for a minute does not end a transfer. A status that never changes does, because otherwise
+    /// the application would wait for a week.
     var acceptsAnyStatus: Bool { refusalPoints >= Self.mostRefusalPoints }
 
     /// Limit of ``refusalPoints``: five responses, which take about a minute with the usual delays, or ten of a

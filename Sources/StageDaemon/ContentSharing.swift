@@ -116,7 +116,7 @@ struct ContentSharing {
         return nil
     }
 
-    /// Returns the next follower that could not run, which is then neither set aside nor a candidate.
+    /// Removes and returns the next follower that could not run; the caller decides whether it becomes a candidate again.
     private mutating func nextOther(for key: String) -> Int64? {
         while let next = groups[key]?.others.popFirst() {
             listed.remove(next)

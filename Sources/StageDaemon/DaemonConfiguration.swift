@@ -71,7 +71,7 @@ package struct DaemonConfiguration: Equatable, Sendable {
                 ? "expected a regular file" : "it cannot be read: \(error.errno)"
             throw .configuration(path, fault)
         }
-        // It names the proxies and the certificate authorities for the requests of all users.
+        // The file names the proxies and the certificate authorities for the requests of all users.
         if let writer { throw .configuration(path, writer) }
         try self.init(json: bytes, path: path)
         guard let certificateAuthorities else { return }

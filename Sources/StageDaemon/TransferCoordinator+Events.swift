@@ -92,7 +92,7 @@ extension TransferCoordinator {
             subscription.lastReported = page.last
             guard let end = page.last else { return [] }
             last = end
-            // Those that have begun or ended since they were found report that themselves.
+            // Tasks that have begun or ended since they were found have sent events of their own.
             let tasks = page.filter { id in
                 live[id] == nil
                     && (state.scheduler.items[id] != nil || state.unrecorded.contains(id))

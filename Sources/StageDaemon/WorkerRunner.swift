@@ -61,7 +61,7 @@ struct WorkerRunner: Sendable {
     /// The end of a worker's process.
     private enum WorkerEnd: Sendable {
         case reported(StagingEnd)
-        /// It was stopped; `remaining` is its process if that cannot be killed.
+        /// The worker was stopped; `remaining` is its process if that cannot be killed.
         case stopped(remaining: UnkillableProcess?)
     }
 

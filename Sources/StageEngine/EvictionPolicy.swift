@@ -86,7 +86,7 @@ public struct EvictionPolicy: Equatable, Sendable {
 
     /// Removes and returns the generations to evict in order to free at least `amount`, in order of eviction.
     ///
-    /// If that much cannot be freed, evicts no pack, and the generations that are not current.
+    /// If that much cannot be freed, evicts all generations that are not current, and no current one.
     ///
     /// - Parameters:
     ///   - amount: The space to free; nothing is evicted if it is not positive.

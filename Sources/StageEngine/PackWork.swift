@@ -72,10 +72,10 @@ struct PackWork: Sendable {
         return try await restoreKept(holding: lock).map(StagingOutcome.staged)
     }
 
-    /// Records that this pack does not need its archive any more, nor any more space, and returns whether no other pack of
-    /// the run needs the archive.
+    /// Records that this pack needs neither its archive nor space any more; returns `true` if the archive can be removed,
+    /// because all packs of the run that share it have ended.
     private func endSharing() -> Bool {
-        // First: the packs that wait for the archive need space for their content beside it.
+        // The reservation ends first: packs that wait for the archive need its space for their content.
         reservations.end(pack.id)
         return pack.archive.map { sharing.end($0.digest, for: pack.id) } ?? true
     }

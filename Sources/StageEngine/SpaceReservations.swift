@@ -123,17 +123,17 @@ final class SpaceReservations: Sendable {
         }
     }
 
-    /// Ends the reservation of a pack, which has no download any more or takes another way.
+    /// Ends the reservation of a pack whose download has ended or was replaced by another method.
     func release(_ id: PackID) {
         state.withLock { $0.release(id) }
     }
 
-    /// Releases what is reserved and planned for a pack that writes nothing any more.
+    /// Releases the reserved and the planned space of a pack that writes nothing any more.
     func end(_ id: PackID) {
         let own = planned[id] ?? .zero
         state.withLock { state in
             guard state.ended.insert(id).inserted else { return }
-            // Its archive may stay on disk, so only the free space at a later time shows what it has released.
+            // The archive of the pack may stay on disk, so only a later reading of the free space shows what was released.
             let reserved = state.reserved.removeValue(forKey: id) ?? .zero
             state.outstanding = state.outstanding - own - reserved
             state.releaseCount += 1

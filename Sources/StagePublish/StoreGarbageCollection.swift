@@ -66,7 +66,7 @@ package struct StoreGarbageCollection: Equatable, Sendable {
         now: Int64,
         isDryRun: Bool = false
     ) throws(StoreGarbageCollectionError) -> StoreGarbageCollection {
-        // Its times would be recorded, and the next collection would take all unused objects for old ones.
+        // The times of a wrong clock would be recorded, and the next collection would remove all unused objects as old ones.
         guard now >= earliestTime else { throw .clockIsBehind }
         let packs: PublishedPacks
         do throws(FileError) {

@@ -135,7 +135,7 @@ private final class BlockingThreads: Sendable {
         let mustStart = sharedState.changeWakingOne { state in
             let job = Job(user: user, body: body)
             state.jobs.append(job)
-            // Otherwise a thread that ends a job of the users runs it.
+            // A job that may not run yet is run by a thread that ends another job of the users.
             guard state.mayRun(job), state.jobs.count > state.idle, state.threads < Self.maximum
             else { return false }
             state.threads += 1

@@ -39,8 +39,8 @@ extension Directory {
 extension File {
     /// Sets the owner, the group and the permission bits, as far as this user may.
     ///
-    /// Only root may give files to other users; other users may give theirs to the groups that they belong to. Without the
-    /// group, the file gets no permissions for its own one that others do not have: that group may have other members.
+    /// Only root may give files to other users; other users may give theirs to the groups that they belong to. If the
+    /// group cannot be set, the group that the file has gets only the permissions of others, because it may have other members.
     package func setAccess(_ access: FileAccess) throws(FileError) {
         let present = try status()
         var mode = access.mode

@@ -183,8 +183,8 @@ public enum TransferEvent: Equatable, Sendable {
     /// This many bytes of the current generation survive a power loss, and another process can resume there.
     ///
     /// Reported on another thread than the engine's, at any time between `accepted` of its generation and the next
-    /// generation or the end of the attempt. Content that cannot be resumed, or is too small, has no checkpoints, and
-    /// neither have the bytes that complete it.
+    /// generation or the end of the attempt. There are no checkpoints for content that
+    /// cannot be resumed or is too small, nor for the bytes that complete the content.
     case checkpointed(ByteCount)
     /// The network accepted this many bytes of an upload's body; the count restarts when the body is sent again.
     case sent(ByteCount)

@@ -181,7 +181,7 @@ private struct Options {
             (CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1)),
             (CURLOPT_NOSIGNAL, 1),
             (CURLOPT_NOPROGRESS, 1),
-            // Otherwise the end of a request waits for the resolver, and all requests of the thread wait with it.
+            // Without this option, the end of a request waits for the resolver, and all requests of the thread wait with it.
             (CURLOPT_QUICK_EXIT, 1),
             (CURLOPT_TCP_KEEPALIVE, 1),
             (CURLOPT_SUPPRESS_CONNECT_HEADERS, 1),

@@ -364,7 +364,7 @@ extension PartialFile {
             if record.resource != nil { record.resource = resource }
             record.validator = validator
             record.boot = boot.text
-            // Otherwise a power cut could leave an empty record in place of the one that counts bytes on disk.
+            // Durably if the record counts bytes on disk: a power cut could otherwise leave an empty record instead of it.
             if now.isRecorded { try write(record, durably: record.durable > 0) }
             state.withLock { $0.record = record }
         }

@@ -228,7 +228,7 @@ struct ResponseRules: Equatable, Sendable {
             return offset > 0 ? .distrustRanges("200 with Content-Range") : .refuse(status: 200)
         }
         if let encoding = head.encoding, !isNameOnly(head.bodyLength) {
-            // Its length is that of the encoded form.
+            // The length of the response is that of the encoded form.
             if decodesContent { return isProbe ? .probeSucceeded : .begin }
             return offset > 0
                 ? .distrustRanges("content encoding \(encoding)") : .encoded(encoding)

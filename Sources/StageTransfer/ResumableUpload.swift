@@ -298,7 +298,7 @@ extension ResumableUpload {
         let isTus = uploadProtocol == .tus
         let isComplete = !isTus && answer.isUploadComplete == true
         guard isComplete || answer.has("Upload-Offset") else {
-            // It may come from another server, such as a login page.
+            // The response may come from another server, such as a login page.
             let detail = "a response without 'Upload-Offset'"
             return .retry(.unreachable(url: url.display, detail: detail), after: nil)
         }
@@ -307,7 +307,7 @@ extension ResumableUpload {
             return .fail(.unacceptable(url: url.display, .answer(fault)))
         }
         note(offset)
-        // It may be less than before: the server may have lost bytes that were not on its disk.
+        // The offset may be lower than before: the server may have lost bytes that were not on its disk.
         resource?.offset = ByteCount(offset)
         sent = sent ?? offset
         if isComplete || isTus && offset == settings.size { return .deliver }

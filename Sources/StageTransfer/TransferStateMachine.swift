@@ -150,7 +150,7 @@ struct TransferStateMachine {
             if progress.wasAccepted {
                 startsOver = false
                 mirrors[current].passedProbes = 0
-                // Otherwise the server may have refused the content, not the range.
+                // Only an accepted request for the whole content shows that the server has refused the range, and not the content.
                 if distrustsRanges { history.recordUnsafeRanges(of: mirrors[current].host) }
             }
             distrustsRanges = false

@@ -39,7 +39,7 @@ enum ResponseCache {
         let asked = Directives(request.value(forHTTPHeaderField: "Cache-Control"))
         if asked.has("no-store") || request.isRangeOrConditional { return .load }
         let said = Directives(response.value(forHTTPHeaderField: "Cache-Control"))
-        // A response without credentials is not used for a user's, unless caches may share it.
+        // Without validation, a request with credentials uses only a response that shared caches may store.
         let isForeign = request.hasCredentials && !said.allowsSharing
         let mustAsk =
             policy == .reloadRevalidatingCacheData || said.has("no-cache") || asked.has("no-cache")

@@ -23,8 +23,7 @@ public protocol URLSessionDelegate: NSObjectProtocol, Sendable {
     /// Reports that all events are delivered that are older than the session object: now call the completion handler
     /// of ``BackgroundURLSessionHandling/application(handleEventsForBackgroundURLSession:completionHandler:)``.
     ///
-    /// It is called once, and not for a session that had no events waiting, unless the daemon has started the
-    /// process.
+    /// It is called once, if the session had waiting events or the daemon has started the process.
     func urlSessionDidFinishEvents(forBackgroundURLSession session: URLSession)
 }
 

@@ -148,8 +148,8 @@ struct WhyCommand: ScopedSubcommand, ReportingSubcommand {
 
     /// Returns the tasks that wait, for the pack or for all packs.
     ///
-    /// Includes stagings that do not list all their packs, unless no manifest in the containers offers the
-    /// pack.
+    /// A staging whose description omits some of its packs counts as one for the pack if a manifest in the containers
+    /// offers the pack.
     private func waitingTransfers(
         among tasks: [TransferTask],
         in scopes: ContainerScopes
@@ -224,10 +224,10 @@ extension HistoryReport {
         for index in packs.indices {
             let pack = packs[index].id
             let task = tasks.first { task in
-                guard let order = task.request.staging, task.request.isFor(pack) == true else {
+                guard let job = task.request.staging, task.request.isFor(pack) == true else {
                     return false
                 }
-                return order.container == container || order.application == application.text
+                return job.container == container || job.application == application.text
             }
             packs[index].transfer = task?.id
         }

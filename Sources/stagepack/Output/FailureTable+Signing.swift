@@ -45,7 +45,7 @@ extension CommandFailure {
         case .alreadyInitialized: "to change keys: stagepack rotate \(manifest) --key KEYFILE"
         case .exposed(let path, .mode): "chmod 600 \(quoted(path))"
         case .exposed(_, .published(let directory)):
-            // It can be the home directory, in which the nearest metadata is.
+            // The directory with the nearest metadata can be the home directory.
             "name a file outside of \(quoted(directory)), or keep the manifest and "
                 + quoted(FilePath(directory).appending("metadata").string)
                 + " in a directory of their own"

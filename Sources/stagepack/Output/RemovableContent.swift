@@ -16,7 +16,7 @@ enum RemovableContent: Sendable {
     ///
     /// Reads all records of the container, and the status of the files of what may be evicted.
     init?(in path: FilePath, sparing spared: Set<PackID> = []) {
-        // A hint does without the content of a container that is not there or cannot be read.
+        // A hint omits the content of a container that does not exist or cannot be read.
         guard let reader = try? ContainerReader.open(path),
             var policy = try? EvictionPolicy(reader),
             (try? policy.measure(in: reader, sparing: spared)) != nil
