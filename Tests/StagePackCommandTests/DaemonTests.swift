@@ -31,9 +31,9 @@ struct DaemonTests {
             #expect(try await client.sessions().isEmpty)
             return await tasks.reduce(nil) { $1 } as TransferTask?
         }
-        let order = try #require(seen?.request.staging)
-        #expect(order.application == "net.example.wallpaper")
-        #expect(order.isEssentialOnly == false)
+        let job = try #require(seen?.request.staging)
+        #expect(job.application == "net.example.wallpaper")
+        #expect(job.isEssentialOnly == false)
         #expect(seen?.request.description == "aurora")
         #expect(try installed.staged() == ["aurora": 1])
         #expect(installed.world.server.counts(for: pack.path).requests == 1)
