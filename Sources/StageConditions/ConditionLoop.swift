@@ -31,7 +31,7 @@ struct ConditionLoop: ~Copyable {
     private var hasSettled = false
 
     /// Maximum number of messages processed per iteration.
-    private static let messagesPerTurn = 64
+    private static let messagesPerIteration = 64
     /// Time for a bus to accept connections after its socket has appeared.
     private static let listeningTime = Duration.seconds(1)
 
@@ -79,7 +79,7 @@ extension ConditionLoop {
     private mutating func exchange() {
         guard let connection else { return }
         do throws(Errno) {
-            for _ in 0..<Self.messagesPerTurn {
+            for _ in 0..<Self.messagesPerIteration {
                 guard let event = try connection.nextEvent() else { return }
                 log(event)
                 for call in watch.handle(event) { try connection.send(call) }

@@ -5,8 +5,8 @@ import SystemPackage
 extension FileError {
     /// The error for the log.
     ///
-    /// Only `error` decides whether a message repeats another one, so it has no path: that may be a client's choice, or
-    /// another one for each task.
+    /// Only `error` decides whether a message repeats another one. It has no path, because a client may choose the path, and
+    /// the paths of tasks differ.
     var metadata: Logger.Metadata {
         ["error": "cannot \(operation) it: \(errno)", "path": "\(path.string.prefix(200))"]
     }

@@ -24,7 +24,7 @@ extension Scheduler {
         static let leader = Blocks(rawValue: 1 << 3)
         /// The attempts of a staging that this one replaces have not ended.
         static let predecessor = Blocks(rawValue: 1 << 4)
-        /// Blocks that are decided anew at each start of the daemon, and so are not recorded.
+        /// Blocks that are determined at each start of the daemon, and so are not recorded.
         static let unrecorded: Blocks = [.leader, .predecessor]
     }
 

@@ -109,7 +109,7 @@ extension TransferCoordinator {
     /// daemon from starting. Until then no attempt may write to the part file, since the journal calls its content
     /// verified.
     func commitVerified(_ record: TaskRecord) async {
-        // Who removes the session waits for the end of the commit.
+        // The removal of the session waits for the end of the commit.
         state.committing.insert(record.id)
         defer { endCommit(of: record.id) }
         do throws(DaemonError) {

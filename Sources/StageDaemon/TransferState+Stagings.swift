@@ -185,7 +185,7 @@ extension TransferState {
     /// Notes that the unfinished stagings of sessions were deleted because those of `session` replace them; `counts` has
     /// their numbers by session.
     ///
-    /// - Returns: The sessions whose removal has failed meanwhile, which begins anew.
+    /// - Returns: The sessions whose removal has failed meanwhile and begins again.
     mutating func replaced(_ counts: [Int64: Int], by session: Int64) -> [Int64] {
         for (id, count) in counts { sessions[id]?.unfinished -= count }
         let kept = counts.keys.filter { sessions[$0]?.isEnding == false }.sorted()

@@ -159,8 +159,8 @@ extension TransferState {
     ///
     /// Never shared between users: even the time of a download would reveal that another user has the content.
     static func contentKey(of request: TransferRequest, user: UInt32) -> String? {
-        // With error responses accepted, the content may be one, which belongs to this task only. A task that fails instead of
-        // waiting does not wait for another one, which may retry for days.
+        // A task that accepts error responses may get one, which is not the content of other tasks. A task that fails instead of
+        // waiting must not wait for another task, which may retry for days.
         guard request.kind == .download, let digest = request.sha256?.lowercased(),
             request.acceptsErrorResponses != true, request.failsWithoutRetry != true,
             request.method ?? "GET" == "GET"

@@ -18,7 +18,7 @@ package struct DeltaSetWriter: Sendable {
     package var width: Int
     /// Called with the bytes compared so far for one update, and the bytes to compare.
     package var report: @Sendable (_ done: ByteCount, _ total: ByteCount) -> Void
-    /// Indicates whether delta sets are wanted; otherwise the caller passes an empty one.
+    /// Indicates whether delta sets are created; if not, the caller must pass an empty set.
     var makesSets = true
     /// Indicates whether patches are created.
     package var makesPatches = true

@@ -26,7 +26,7 @@ struct FramePacker: ~Copyable {
     /// The number of bytes that are collected before they are compressed.
     private static let batchSize = 16 << 20
 
-    /// Creates a packer that uses the frames of the previous version, but for those in its bundles `damaged`.
+    /// Creates a packer that uses the frames of the previous version, except those in the bundles `damaged`.
     init(
         level: Int,
         width: Int,

@@ -77,7 +77,7 @@ extension StoredCompanionDelta {
         in store: Directory
     ) throws(FileError) -> StoredCompanionDelta? {
         guard let index = IndexForPatch(of: version.index, from: old) else { return nil }
-        // To compress a large index takes long. A digest saves its 32 bytes, and fewer that say where it lies.
+        // Checked before the slow compression: an omitted digest saves its 32 bytes, and fewer that state its position.
         guard Int64(64 * index.omittedCount) >= IndexedPatchWriter.leastBytes else { return nil }
         let content = version.reference.contentDigest
         if let directory = try store.directory("i") {

@@ -5,7 +5,7 @@ import SystemPackage
 /// Creates a patch, and keeps the delta of the index for clients of the patch if that saves enough.
 struct IndexedPatchWriter {
     private let patches: PatchWriter
-    /// The delta, which need not be worth keeping; `nil` if no digest can be omitted, or too few.
+    /// The delta, which may save too little to be kept; `nil` if no digest can be omitted, or too few.
     private let indexDelta: StoredCompanionDelta?
 
     /// The fraction of an update's bytes that the delta must save, as a divisor: it is one more object for each update.
@@ -29,7 +29,8 @@ struct IndexedPatchWriter {
         insteadOf cost: UpdateCost,
         in store: Directory
     ) async throws(PackagingError) -> (BaseUpdate.Outcome, PackIndex.Patch?) {
-        // Only with a patch is the index smaller. A patch that is kept has fewer bytes than this limit, so the delta is kept, too.
+        // The index is smaller only with a patch, so a patch may have as many bytes more as the delta of the index saves. A patch that
+        // is kept has fewer bytes than this limit, so the delta is kept, too.
         let limit = cost.content + saving(of: cost.index)
         let isCounted = isWorthKeeping(besides: limit, insteadOf: cost.index)
         let other = isCounted ? limit : cost.content

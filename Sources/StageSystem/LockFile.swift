@@ -4,7 +4,7 @@ package import SystemPackage
 /// A lock that uses a separate file beside the resource that it protects.
 ///
 /// A user that may open a file, even only for reading, may lock it and keep it locked (fcntl(2), flock(2)).
-/// Therefore neither the protected resource nor its directory is locked, which others can read, but a file
+/// Others can read the protected resource and its directory, so neither of them is locked. The lock is on a file
 /// that only users with write permission for the directory can open: these could replace the resource anyway.
 /// The last holder removes the file. A file that a killed process left behind is reused.
 package struct LockFile: ~Copyable, Sendable {

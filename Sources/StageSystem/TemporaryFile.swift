@@ -56,7 +56,7 @@ package struct TemporaryFile: ~Copyable, Sendable {
     /// Errors are ignored: the next call tries again.
     package static func removeLeftovers(of name: FilePath.Component, in directory: Directory) {
         for entry in (try? directory.entries()) ?? [] where isTemporary(entry.path, for: name) {
-            // What stays does no harm.
+            // A leftover that cannot be removed does no harm.
             guard let lock = try? attemptLock(entry.path, in: directory) else { continue }
             lock.removeFile(entry.name, in: directory)
             _ = consume lock

@@ -1,4 +1,4 @@
-/// Detects when the last of the events is delivered that the daemon had stored before the session object existed.
+/// Detects the delivery of the last event that the daemon had stored before the session object was created.
 struct EventBacklog {
     private enum State {
         /// The daemon has not reported the number of the last such event yet.

@@ -11,7 +11,7 @@ extension URLSession {
             rules.httpCookieAcceptPolicy != .never,
             task.originalRequest?.httpShouldHandleCookies ?? true
         else { return }
-        // `HTTPURLResponse` joins them into one field, in which cookies cannot be told apart.
+        // Read from the lines of the head: `HTTPURLResponse` joins them into one field, in which cookies cannot be separated.
         let cookies = head.cookieLines.compactMap { HTTPCookie(setCookie: $0, from: url, at: .now) }
         // Without a main document, no host is foreign: a redirect may lead through the hosts of a login.
         let page = task.originalRequest?.mainDocumentURL?.overHTTP

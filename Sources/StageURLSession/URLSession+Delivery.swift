@@ -104,7 +104,7 @@ extension URLSession {
     /// Notifies the delegate of the bytes since the last call; a slow delegate gets several events at once.
     func reportProgress(_ task: URLSessionTask) {
         let (received, sent, expected, newReceived, newSent) = task.record.withLock { record in
-            // The bytes may be those of a resumption that the delegate is told of next.
+            // The bytes may be those of a resumption that is reported to the delegate next.
             let newReceived =
                 record.pendingResumptions == 0 ? record.bytesReceived - record.reportedReceived : 0
             defer {

@@ -212,7 +212,7 @@ struct PatchBeforeIndexTests {
         try overwrite(world.path(of: file), noise(500, seed: 99), at: offset)
         try await update()
         #expect(requests(published.patch.url) == 1)
-        // What stays is no part of the patch.
+        // Unchanged content is not part of the patch.
         #expect(requests(published.delta.url) == (file == "same" ? 0 : 1))
     }
 

@@ -25,7 +25,7 @@ struct RepairCommandTests {
         // A collection keeps the content for the repair.
         #expect(try await installed.run("gc").status == 0)
         let app = installed.registration.application.text
-        // What the repair needs is not evicted.
+        // Content that the repair needs is not evicted.
         let collected = try await installed.run("gc", "--quota", "1KB", "--app", app)
         #expect(collected.status == 40, "\(collected)")
         let repaired = try await installed.run("repair", "--app", app)

@@ -215,7 +215,7 @@ struct TasksAddTests {
             for id in [failed, done] { #expect(cleared.output.contains("\(id)  "), "\(cleared)") }
             #expect(!FileStatus.exists(file))
             #expect(try await client.tasks().map(\.id).sorted() == [foreign, slow].sorted())
-            // Where this test takes longer than the transfer may stall, another attempt waits.
+            // If this test takes longer than the transfer may stall, another attempt waits.
             #expect(try await !client.task(slow).hasEnded)
 
             let none = try await installed.run("tasks", "clear", "--json")

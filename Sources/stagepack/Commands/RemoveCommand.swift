@@ -170,7 +170,7 @@ private struct PackRemoval {
                 removals[index].lock = lock
             }
         } catch {
-            // What was cancelled stays cancelled.
+            // Cancelled transfers stay cancelled.
             var failure = CommandFailure(error)
             failure.message += RemovalReport.text(ofCancelled: cancelled)
             throw failure
@@ -216,7 +216,7 @@ private struct PackRemoval {
             let remaining = try view.copies(of: report.pack).filter { $0.container != position }
             if !remaining.isEmpty { report.remaining = remaining.map(status) }
         } catch {
-            // What was cancelled stays cancelled.
+            // Cancelled transfers stay cancelled.
             var failure = CommandFailure(error)
             failure.message += RemovalReport.text(ofCancelled: report.transfersCancelled ?? [])
             throw failure

@@ -182,9 +182,9 @@ extension CommandFailure {
 }
 
 extension TransferRequest {
-    /// Returns the request with a token that no task has which ended without a file, or whose file was moved away.
+    /// Returns the request with its token, or with a new one if the task with that token has no file any more.
     ///
-    /// The daemon answers a token that it knows with the task that has it.
+    /// The daemon responds to a known token with the existing task, which would not download again.
     fileprivate func replacing(
         _ earlier: [TransferTask],
         in downloads: DownloadDirectory?
@@ -201,7 +201,7 @@ extension TransferRequest {
 }
 
 extension TransferTask {
-    /// Returns whether the download failed or was cancelled, or completed without its file being there any more.
+    /// Returns whether the download failed, was cancelled, or has completed and its file was moved away.
     func hasNoFile(in downloads: DownloadDirectory?) -> Bool {
         switch state {
         case .failed, .cancelled: true
