@@ -46,7 +46,7 @@ struct DaemonTests {
             let own = try await installed.run("tasks")
             let note =
                 geteuid() == 0
-                ? "the superuser has no transfers; 'stagepack tasks --all' lists those of all users"
+                ? "root has no transfers; 'stagepack tasks --all' lists those of all users"
                 : "there are no transfers"
             #expect(own.error == "\(note)\n", "\(own)")
             guard geteuid() == 0 else { return }

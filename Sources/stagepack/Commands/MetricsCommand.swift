@@ -14,7 +14,7 @@ struct MetricsCommand: StagePackSubcommand {
         discussion: """
             In the text format that the textfile collector of the node exporter reads. A file is \
             replaced in one step, so that the collector never reads half of one. With --daemon: \
-            the user's transfers, and those of all users for the superuser.
+            the user's transfers, and those of all users for root.
             """
     )
 

@@ -20,7 +20,7 @@ struct TasksListCommand: ReportingSubcommand {
     )
 
     @Argument(help: "The numbers of transfers. Default: all.") var tasks: [Int64] = []
-    @Flag(help: "As the superuser: list the transfers of all users.") var all = false
+    @Flag(help: "As root: list the transfers of all users.") var all = false
     @Flag(help: "Print the result as JSON.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 
@@ -36,7 +36,7 @@ struct TasksListCommand: ReportingSubcommand {
             Console.note(
                 all || UserIdentity.current.user != 0
                     ? "there are no transfers"
-                    : "the superuser has no transfers; 'stagepack tasks --all' lists those of all users"
+                    : "root has no transfers; 'stagepack tasks --all' lists those of all users"
             )
         }
         Console.print(Listing(elements: found, name: "tasks"), asJSON: json)

@@ -14,7 +14,7 @@ struct WatchCommand: ReportingSubcommand {
             """
     )
 
-    @Flag(help: "As the superuser: print the events of all users.") var all = false
+    @Flag(help: "As root: print the events of all users.") var all = false
     @Flag(help: "Print the events as JSON, one a line.") var json = false
     @OptionGroup(title: "Messages") var messageOptions: MessageOptions
 

@@ -11,7 +11,7 @@ struct TaskSelection: ParsableArguments {
     @Option(help: ArgumentHelp("All transfers of this session.", valueName: "identifier"))
     var session: String?
 
-    @Flag(help: "All unfinished transfers; for the superuser, those of all users.")
+    @Flag(help: "All unfinished transfers; for root, of all users.")
     var all = false
 
     func validate() throws {
