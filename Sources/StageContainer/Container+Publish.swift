@@ -32,13 +32,13 @@ extension Container {
         publication.finishStep { () throws(FileError) in try root.synchronizeFileSystem() }
         publication.step { pack throws(ContainerError) in
             let (area, record) = (pack.area, pack.record)
-            let place = try ContainerError.wrapping { () throws(FileError) in
-                try makePlace(for: record)
+            let target = try ContainerError.wrapping { () throws(FileError) in
+                try makeTarget(for: record)
             }
-            pack.place = place
+            pack.target = target
             try ContainerError.wrapping { () throws(FileError) in
-                let name = place.generation.component
-                try staging.rename(area.name, toUnused: name, in: place.directory)
+                let name = target.generation.component
+                try staging.rename(area.name, toUnused: name, in: target.directory)
             }
             pack.isMoved = true
             // Only after the rename: `gc` removes areas in `staging/` that are not locked.
@@ -46,11 +46,11 @@ extension Container {
         }
         publication.finishStep { () throws(FileError) in try root.synchronizeFileSystem() }
         publication.step { pack throws(ContainerError) in
-            guard let place = pack.place else { return }
+            guard let target = pack.target else { return }
             let id = pack.area.id
             try ContainerError.wrapping { () throws(FileError) in
                 try removingCopy(of: id) { () throws(FileError) in
-                    try self.packs.rename(place.link, over: id.component)
+                    try self.packs.rename(target.link, over: id.component)
                 }
             }
             pack.isLinked = true
@@ -73,7 +73,7 @@ extension Container {
 
     /// Chooses an unused name in `generations/`, and creates a temporary link to it, so that a link that cannot be created
     /// is found before anything is moved.
-    private func makePlace(for record: StagedPack) throws(FileError) -> Publication.Place {
+    private func makeTarget(for record: StagedPack) throws(FileError) -> Publication.Target {
         let id = record.id
         let directory = try generations.makeDirectory(
             FilePath(id.component),
@@ -92,7 +92,7 @@ extension Container {
         let generation = name(attempt)
         let link = packs.temporaryName(for: id.component)
         try packs.createLink(link, to: ContainerLayout.linkTarget(of: id, to: generation))
-        return Publication.Place(generation: generation, directory: directory, link: link)
+        return Publication.Target(generation: generation, directory: directory, link: link)
     }
 
     /// Changes the link of a pack; if the pack has a directory instead of the link, removes it, and tries again.
@@ -130,12 +130,12 @@ extension Container {
     ///
     /// Errors are ignored, since the one that prevented the link is the one to report: `gc` removes what stays.
     private func withdraw(_ pack: Publication.Entry) {
-        guard let place = pack.place else { return }
-        try? packs.removeFile(place.link)
+        guard let target = pack.target else { return }
+        try? packs.removeFile(target.link)
         guard pack.isMoved else { return }
         try? pack.area.close()
-        let name = place.generation.component
-        try? place.directory.rename(name, toUnused: pack.area.name, in: staging)
+        let name = target.generation.component
+        try? target.directory.rename(name, toUnused: pack.area.name, in: staging)
     }
 }
 
@@ -146,7 +146,7 @@ private struct Publication {
         let area: StagingArea
         let record: StagedPack
         /// The name that the area gets; `nil` before it is chosen.
-        var place: Place?
+        var target: Target?
         /// `true` once the area has that name.
         var isMoved = false
         /// `true` once the link names the generation.
@@ -154,7 +154,7 @@ private struct Publication {
     }
 
     /// The name of a generation, and a temporary link to it.
-    struct Place {
+    struct Target {
         let generation: GenerationName
         /// The directory of the pack's generations.
         let directory: Directory

@@ -48,11 +48,11 @@ package struct PatchContent: Equatable, Sendable {
         var known: [Digest: Bool] = [:]
         other.forEachPiece { known[$0.digest] = false }
         // Pieces whose digests are omitted: the other version has none of them.
-        var places: Set<ContentIndex.Place> = []
+        var locations: Set<ContentIndex.Location> = []
         var rest: [Piece] = []
         version.forEachPiece { piece in
             if piece.digest == .omitted {
-                if places.insert(version.place(of: piece)).inserted { append(piece) }
+                if locations.insert(version.location(of: piece)).inserted { append(piece) }
                 return
             }
             switch known.updateValue(true, forKey: piece.digest) {

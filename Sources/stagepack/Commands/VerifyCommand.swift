@@ -95,7 +95,7 @@ struct VerifyReport: Codable, CustomStringConvertible {
         view: ContainerView
     ) async throws(CommandFailure) -> [VerifyReport] {
         var reports: [VerifyReport] = []
-        for (id, position) in try places(of: packs, view) {
+        for (id, position) in try positions(of: packs, view) {
             let path = view.containers[position]
             guard let container = try open(path),
                 let differences = try await compare(id, in: container)
@@ -138,20 +138,20 @@ struct VerifyReport: Codable, CustomStringConvertible {
     }
 
     /// Returns the staged packs, with the positions of the containers with the copies that readers use.
-    private static func places(
+    private static func positions(
         of packs: [PackID],
         _ view: ContainerView
     ) throws(CommandFailure) -> [(PackID, Int)] {
         do throws(ContainerError) {
             let ids = packs.isEmpty ? try view.stagedPacks().sorted() : packs
-            var places: [(PackID, Int)] = []
+            var positions: [(PackID, Int)] = []
             for id in ids {
                 let used = try view.copies(of: id).first?.container
                 // A copy whose files are missing is a difference, too.
                 let linked = used == nil ? try view.positionOfLink(to: id) : nil
-                if let position = used ?? linked { places.append((id, position)) }
+                if let position = used ?? linked { positions.append((id, position)) }
             }
-            return places
+            return positions
         } catch {
             throw CommandFailure(error)
         }
