@@ -288,7 +288,7 @@ private struct PackRemoval {
                 try containers[position]?
                     .remember(removed: packs, at: Int64(Date().timeIntervalSince1970))
             } catch {
-                Log.logger.warning("The removal could not be recorded", metadata: ["error": "\(error)"])
+                Log.logger.warning("The removal was not recorded", metadata: ["error": "\(error)"])
             }
         }
     }
