@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define STAGE_CURL_CHECKED __attribute__((warn_unused_result))
@@ -213,4 +214,32 @@ STAGE_CURL_CHECKED static inline CURLcode stage_easy_refuse_this_machine(CURL *e
     CURLcode code = curl_easy_setopt(easy, CURLOPT_PREREQDATA, (void *)(intptr_t)proxy);
     if (code != CURLE_OK) return code;
     return curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, stage_refuse_this_machine);
+}
+
+/// Opens the socket of a connection for the user whose number is `context` (CURLOPT_OPENSOCKETFUNCTION(3)).
+///
+/// A socket belongs to the file-system user of the thread that opens it (setfsuid(2)). Firewalls and routing rules
+/// compare this owner. The call returns the previous user and reports no error; the invalid -1 changes nothing.
+static inline curl_socket_t stage_open_socket(
+    void *context, curlsocktype purpose, struct curl_sockaddr *address) {
+    (void)purpose;
+    uid_t user = (uid_t)(uintptr_t)context;
+    long own = syscall(SYS_setfsuid, user);
+    curl_socket_t opened = CURL_SOCKET_BAD;
+    int error = EPERM;
+    if (syscall(SYS_setfsuid, -1) == (long)user) {
+        opened = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+        error = errno;
+    }
+    syscall(SYS_setfsuid, (uid_t)own);
+    errno = error;
+    return opened;
+}
+
+/// Makes connections belong to `user`, if this process is root and `user` is not.
+STAGE_CURL_CHECKED static inline CURLcode stage_easy_open_sockets_as(CURL *easy, unsigned user) {
+    if (geteuid() != 0 || user == 0) return CURLE_OK;
+    CURLcode code = curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, (void *)(uintptr_t)user);
+    if (code != CURLE_OK) return code;
+    return curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, stage_open_socket);
 }

@@ -89,11 +89,17 @@ import SystemPackage
     }
 
     /// Sets all options of the request; returns libcurl's first error.
+    ///
+    /// Without `keepsConnection`, the request uses a new connection, which is closed after it.
     mutating func set(
         _ request: ExchangeRequest,
-        configuration: TransferConfiguration
+        configuration: TransferConfiguration,
+        keepsConnection: Bool = true
     ) -> CURLcode {
-        let options = Options(request, configuration: configuration)
+        var options = Options(request, configuration: configuration)
+        if !keepsConnection {
+            options.numbers += [(CURLOPT_FRESH_CONNECT, 1), (CURLOPT_FORBID_REUSE, 1)]
+        }
         for (option, value) in options.numbers {
             let code = unsafe stage_easy_set_number(pointer, option, value)
             if code != CURLE_OK { return code }
@@ -120,6 +126,10 @@ import SystemPackage
         }
         if !request.allowsLocalAddresses {
             let code = denyLocalAddresses(request.url, configuration: configuration)
+            if code != CURLE_OK { return code }
+        }
+        if let user = request.user {
+            let code = unsafe stage_easy_open_sockets_as(pointer, user)
             if code != CURLE_OK { return code }
         }
         return unsafe stage_easy_set_fields(pointer, fields)
@@ -188,6 +198,7 @@ private struct Options {
             // Overrides the minimum version of the system's OpenSSL configuration.
             (CURLOPT_SSLVERSION, Int(oldest)),
             (CURLOPT_PROXY_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2)),
+            (CURLOPT_MAXAGE_CONN, ConnectionOwners.idleSeconds),
             (CURLOPT_CONNECTTIMEOUT_MS, Int(configuration.connectTimeout.wholeMilliseconds)),
             (CURLOPT_BUFFERSIZE, Int(min(max(request.size, 1 << 14), 1 << 19))),
         ]

@@ -76,6 +76,8 @@ struct ExchangeRequest {
     var window: (start: SuspendingClock.Instant, bytes: Int64)
     /// Number of windows that have ended.
     var windows = 0
+    /// `true` if the exchange may use a kept connection, and its own is kept (``ConnectionOwners``).
+    var keepsConnection = true
     /// Time of the last check that found new bytes, and the bytes transferred by then.
     var lastActivity: (time: SuspendingClock.Instant, bytes: Int64)
 
@@ -141,7 +143,13 @@ struct ExchangeRequest {
                 context: context
             )
         }
-        if code == CURLE_OK { code = easy.set(request, configuration: configuration) }
+        if code == CURLE_OK {
+            code = easy.set(
+                request,
+                configuration: configuration,
+                keepsConnection: keepsConnection
+            )
+        }
         if code == CURLE_OK, unsafe curl_multi_add_handle(multi, easy.pointer) != CURLM_OK {
             code = CURLE_FAILED_INIT
         }

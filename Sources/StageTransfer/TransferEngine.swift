@@ -30,6 +30,7 @@ public actor TransferEngine {
     var checkpoints: [ObjectIdentifier: CheckpointTracker] = [:]
     private var nextTag = 1
     var allocator: ConnectionAllocator
+    private var owners = ConnectionOwners()
     private var budget: BandwidthBudget?
     /// Number of exchanges that can pause while they keep their connections.
     private var pausableExchanges = 0
@@ -120,6 +121,11 @@ extension TransferEngine {
         exchange.window = (activityClock.now, 0)
         exchange.lastActivity = (activityClock.now, 0)
         if let timeout = exchange.request.timeout { tick = min(tick, Self.tick(for: timeout)) }
+        exchange.keepsConnection = owners.begin(
+            exchange.request.user,
+            server: configuration.connectionKey(for: exchange.request.url),
+            at: activityClock.now
+        )
         exchange.receiver.connect()
         let code = unsafe exchange.start(on: executor.multi, configuration: configuration, tag: tag)
         if code != CURLE_OK { finish(tag, code: code) }
@@ -207,6 +213,10 @@ extension TransferEngine {
                 allocator.lookups.add(of: user, at: activityClock.now)
             }
             unsafe exchange.remove(from: executor.multi)
+            if exchange.keepsConnection {
+                let server = configuration.connectionKey(for: exchange.request.url)
+                owners.end(server: server, at: activityClock.now)
+            }
             if configuration.adaptsConnections {
                 allocator.adjust(to: exchange.status, of: host, user: user)
             }
