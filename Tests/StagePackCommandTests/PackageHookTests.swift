@@ -121,6 +121,23 @@ struct PackageHookTests {
         #expect(log.map { $0.split(separator: " ").first } == [Substring(step)], "\(log)")
     }
 
+    /// Any user can start processes until one has the number of a step that has ended.
+    @Test(arguments: [0, 130]) func aProcessWithTheNumberOfAStepIsNotWaitedFor(
+        status: Int
+    ) async throws {
+        let world = try World()
+        let path = world.directory.path
+        let program = try hook(in: world.directory)
+        try ProgramFile.write("#!/bin/sh\nexit \(status)\n", to: path.appending("program"))
+        let script = try text(of: path.appending("hook"))
+            .replacing("set -u\n", with: "set -u\nkill() { return 0; }\n")
+        try world.directory.write(Array(script.utf8), to: "hook", durably: false)
+        let ending = try await program.run([])
+        #expect(ending == Program.Ending(status: 0, output: "", error: ""))
+        let log = try text(of: path.appending("log")).split(separator: "\n")
+        #expect(log.map { $0.split(separator: " ").first } == ["gc", "prefetch"], "\(log)")
+    }
+
     /// The timer's service is started if the timer is enabled and no policy forbids it, and a program that hangs
     /// delays no package manager.
     @Test(
