@@ -39,7 +39,7 @@ public struct DownloadRequest: Sendable {
     public var priority = 0
     /// User on whose behalf the content is downloaded; `nil` for the process's own.
     ///
-/// The engine keeps lowered connection limits, abandoned lookups and faults of mirrors for each user, so that a server that one
+    /// The engine keeps lowered connection limits, abandoned lookups and faults of mirrors for each user, so that a server that one
     /// user chooses does not affect transfers of the others. Users share no connection (``ConnectionOwners``); in a process of root's,
     /// the sockets of a user's connections belong to the user.
     package var user: UInt32?

@@ -9,9 +9,9 @@ import Testing
 /// Connections that one engine opens for several users.
 @Suite(.server) struct ConnectionOwnersTests {
     let server = TestServer.current
-    let place: TemporaryDirectory
+    let directory: TemporaryDirectory
 
-    init() throws { place = try TemporaryDirectory() }
+    init() throws { directory = try TemporaryDirectory() }
 
     static let content = noise(4096)
 
@@ -97,7 +97,7 @@ import Testing
 
     /// Downloads the content on behalf of a user.
     private func download(for user: UInt32, by engine: TransferEngine) async throws {
-        let part = try PartialFile.open("pack", in: place.directory)
+        let part = try PartialFile.open("pack", in: directory.directory)
         var request = DownloadRequest(server.url("/pack"), content: Self.content)
         request.user = user
         _ = try await engine.download(request, to: part)
