@@ -118,8 +118,8 @@ extension Directory {
 }
 
 extension IndexFetch {
-    /// Fetches the table of the delta set from the staged generation, if there is such a set and its table is
-    /// smaller than the missing content.
+    /// Fetches the table of the delta set from the staged generation, if there is such a set and its table has fewer
+    /// bytes than the ranges of bundles without it.
     ///
     /// Also returns the number of bytes received.
     ///
@@ -132,7 +132,8 @@ extension IndexFetch {
     ) async throws(StageError) -> (source: DeltaSource?, received: ByteCount) {
         guard let base,
             let reference = reference.delta(from: base.contentMap.indexDigest)?.frames,
-            reference.tableSize < index.storedLength(of: missing)
+            candidates(from: base)
+                .usesSet(insteadOf: ByteCount(RangePlan(missing, of: index).byteCount))
         else { return (nil, .zero) }
         let manifest = fetching.manifest
         let mirrors = manifest.manifest.urls(

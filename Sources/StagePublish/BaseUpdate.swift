@@ -3,41 +3,73 @@ package import StageModel
 
 /// The bytes that an update between two versions transfers, if all files of the older version are present and
 /// servers support ranges.
+///
+/// ``TransferCandidates`` chooses the way, as for clients: a delta set or a patch counts only where they use it.
 package struct UpdateCost: Equatable, Sendable {
-    /// The bytes of the index, or of its delta if that is smaller; with a patch, its delta without the digests that follow
-    /// from the patch, if there is one.
-    package var index: ByteCount
-    /// The bytes of the ranges of bundles and the delta set.
-    package var objects: ByteCount
-    /// The bytes of the archive; `nil` if there is none.
-    package var archive: ByteCount?
-    /// The bytes of the patch; `nil` if there is none, or if another way has no more bytes.
-    package private(set) var patch: ByteCount?
+    /// The ways that clients choose from.
+    private var candidates: TransferCandidates
+    /// The bytes of the ranges of bundles without a delta set.
+    private let bundles: ByteCount
+    /// The bytes of the ranges of bundles and the delta set, with its table; `nil` without a set.
+    private var withSet: ByteCount?
 
-    /// Computes the cost of an update from the indexes of both versions; `set` is the delta set between them,
-    /// if any.
+    /// Computes the cost of an update without a delta set and without a patch from the indexes of both versions.
+    ///
+    /// - Parameters:
+    ///   - old: The index of the older version.
+    ///   - base: The digest of that index.
+    ///   - version: The newer version.
+    ///   - indexDelta: The bytes of the delta of its index from the older one.
     init(
         from old: ContentIndex,
+        base: Digest,
         to version: StoredIndex,
-        indexDelta: ByteCount?,
-        set: DeltaSet?
+        indexDelta: ByteCount
     ) {
-        let estimate = UpdateEstimate(from: old, to: version.index, using: set)
-        let size = version.reference.size
-        index = min(indexDelta ?? size, size)
-        objects = estimate.bundleBytes + estimate.deltaBytes
-        archive = version.archive?.size
+        bundles = UpdateEstimate(from: old, to: version.index).bundleBytes
+        // The deltas that the store has are counted one by one.
+        var reference = version.reference
+        reference.deltas = []
+        candidates = TransferCandidates(of: reference, isUpdate: true, from: base)
+        candidates.indexDelta = indexDelta
+        candidates.archive = version.archive?.size
     }
 
-    /// Counts a patch, and the delta of the index for its clients, if the update becomes smaller.
+    /// Returns the cost with the delta set between the two versions.
+    func counting(_ set: DeltaSet, from old: ContentIndex, to new: ContentIndex) -> UpdateCost {
+        var cost = self
+        let table = ByteCount(set.encodedTable().count)
+        cost.candidates.set = TransferCandidates.SetSize(
+            whole: table + ByteCount(set.byteCount),
+            table: table
+        )
+        let estimate = UpdateEstimate(from: old, to: new, using: set)
+        cost.withSet = estimate.bundleBytes + estimate.deltaBytes
+        return cost
+    }
+
+    /// Counts a patch, and the delta of the index for its clients.
     mutating func count(_ patch: PackIndex.Patch) {
-        let smallest = min(index, patch.indexDelta?.size ?? index)
-        guard smallest + patch.size < total else { return }
-        (index, self.patch) = (smallest, patch.size)
+        candidates.namedPatch = patch
+        candidates.patch = patch.size
     }
 
-    /// The bytes of the content in the way that clients choose: the smallest one.
-    package var content: ByteCount { patch ?? min(objects, archive ?? objects) }
+    /// The bytes of the ranges of bundles and the delta set, whether clients transfer them or not.
+    package var objects: ByteCount { withSet ?? bundles }
+
+    /// The bytes of the index, or of its delta if that is smaller; with a patch that clients take before the index, its delta
+    /// without the digests that follow from the patch.
+    package var index: ByteCount {
+        guard candidates.choiceBeforeIndex != nil else { return candidates.indexSize }
+        return candidates.namedPatch?.indexDelta?.size ?? candidates.indexSize
+    }
+
+    /// The bytes of the content in the way that clients choose, with the table of a delta set that they request for the choice.
+    package var content: ByteCount {
+        if let choice = candidates.choiceBeforeIndex { return choice.byteCount - index }
+        let (choice, table) = candidates.choice(bundles: bundles, withSet: withSet)
+        return table + choice.byteCount
+    }
 
     /// The bytes of the update, including the index.
     package var total: ByteCount { index + content }

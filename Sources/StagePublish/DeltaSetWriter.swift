@@ -96,17 +96,11 @@ package struct DeltaSetWriter: Sendable {
             try indexDelta.bytes(in: store)
         }
         let size = ByteCount(bytes.count)
-        func cost(_ set: DeltaSet?) -> UpdateCost {
-            UpdateCost(from: old, to: version, indexDelta: size, set: set)
+        let plainCost = UpdateCost(from: old, base: base, to: version, indexDelta: size)
+        func cost(_ set: DeltaSet) -> UpdateCost {
+            plainCost.counting(set, from: old, to: version.index)
         }
-        var update = BaseUpdate(
-            base: base,
-            set: makesSets ? .empty : .disabled,
-            patch: makesPatches ? .empty : .disabled,
-            delta: nil,
-            cost: cost(nil),
-            plainCost: cost(nil)
-        )
+        var update = BaseUpdate(from: base, by: self, costing: plainCost)
         let named = version.reference.delta(from: base)
         var (frames, patch) = (named?.frames, named?.patch)
         let writer =
@@ -114,8 +108,10 @@ package struct DeltaSetWriter: Sendable {
         if let present = patch {
             update.patch = .present(present.size)
             // Without a writer, the patch keeps the delta of the index that the store has.
-            let index = update.cost.index
+            let index = plainCost.index
             patch = try writer?.addIndexDelta(to: present, insteadOf: index, in: store) ?? present
+            // The manifest names both, if the store has a set, too.
+            update.cost = version.deltaSets[base].map(cost) ?? plainCost
             update.cost.count(patch ?? present)
         } else if unpublished == nil, let present = version.deltaSets[base] {
             update.set = .present(frames?.size ?? .zero)
@@ -240,6 +236,20 @@ package struct DeltaSetWriter: Sendable {
             try index.missingBundles(in: store)
         }
         if let first = missing.first { throw .base(digest(of: index), .missingBundle(first)) }
+    }
+}
+
+extension BaseUpdate {
+    /// Creates an update without a delta set and without a patch.
+    fileprivate init(from base: Digest, by writer: DeltaSetWriter, costing cost: UpdateCost) {
+        self.init(
+            base: base,
+            set: writer.makesSets ? .empty : .disabled,
+            patch: writer.makesPatches ? .empty : .disabled,
+            delta: nil,
+            cost: cost,
+            plainCost: cost
+        )
     }
 }
 

@@ -1,4 +1,3 @@
-import StageEngine
 import StageIndex
 import StageModel
 import StagePublish
@@ -18,32 +17,28 @@ struct UpdateTransfer {
     init(from old: StoredIndex, to new: StoredIndex) {
         let base = old.reference.contentDigest
         let bundles = UpdateEstimate(from: old.index, to: new.index)
-        let set = new.deltaSets[base]
-        let estimate =
-            set.map { UpdateEstimate(from: old.index, to: new.index, using: $0) } ?? bundles
-        let objects = estimate.bundleBytes + estimate.deltaBytes
-        self.estimate = estimate
         var candidates = TransferCandidates(of: new.reference, isUpdate: true, from: base)
         candidates.archive = new.archive?.size
         candidates.patch = candidates.namedPatch?.size
+        let set =
+            candidates.usesSet(insteadOf: bundles.bundleBytes) ? new.deltaSets[base] : nil
+        let withSet = set.map { UpdateEstimate(from: old.index, to: new.index, using: $0) }
+        let estimate = withSet ?? bundles
+        let objects = estimate.bundleBytes + estimate.deltaBytes
+        self.estimate = estimate
         if var choice = candidates.choiceBeforeIndex {
             choice.objects = objects + candidates.indexSize
             (self.choice, byteCount, requests) = (choice, choice.byteCount, 2)
             return
         }
-        var choice = candidates.choice(objects: bundles.bundleBytes)
-        var table = ByteCount.zero
-        var requestsOfTable = 0
-        if candidates.needsTable(toCompareWith: choice) {
-            table = candidates.namedSet?.tableSize ?? .zero
-            // The table is transferred in any case.
-            choice = candidates.choice(objects: objects - table)
-            requestsOfTable = 1
-        } else if choice.way == .objects {
-            choice.objects = objects
-        }
+        let (choice, table) = candidates.choice(
+            bundles: bundles.bundleBytes,
+            withSet: withSet.map { $0.bundleBytes + $0.deltaBytes }
+        )
+        // The table of the set may be requested for the choice.
+        let requestsOfOther = table == .zero ? 1 : 2
         self.choice = choice
         byteCount = candidates.indexSize + table + choice.byteCount
-        requests = 1 + (choice.way == .objects ? estimate.requests : 1 + requestsOfTable)
+        requests = 1 + (choice.way == .objects ? estimate.requests : requestsOfOther)
     }
 }

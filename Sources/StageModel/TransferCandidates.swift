@@ -1,16 +1,31 @@
-package import StageModel
-
 /// The ways to transfer an indexed pack that its manifest entry names, with the bytes still to download: a pure value.
 ///
 /// Answers before the index is known whether the archive or the patch is taken first, and afterwards, with the bytes of objects,
-/// which way has the fewest bytes. Runs, plans and `diff` ask it.
+/// which way has the fewest bytes. Runs, plans and `diff` ask it, and publishers, who keep what makes an update smaller.
 package struct TransferCandidates: Equatable, Sendable {
+    /// The sizes of a delta set.
+    package struct SetSize: Equatable, Sendable {
+        /// The bytes of the whole set.
+        package var whole: ByteCount
+        /// The bytes of the table at its beginning.
+        package var table: ByteCount
+
+        /// Creates the sizes of a set from those of its parts.
+        package init(whole: ByteCount, table: ByteCount) { (self.whole, self.table) = (whole, table) }
+    }
+
     /// The index in the manifest.
     private let index: PackIndex
-    /// The delta of the index from the staged version; `nil` if the manifest names none.
-    private let delta: PackIndex.Delta?
+    /// The digest of the staged version's index; `nil` if it has none.
+    private let base: Digest?
     /// `true` if a version of the pack is staged.
     package let isUpdate: Bool
+    /// The bytes of the delta of the index from the staged version; `nil` if the manifest names none.
+    package var indexDelta: ByteCount?
+    /// The delta set from the staged version; `nil` if the manifest names none.
+    package var set: SetSize?
+    /// The patch in the manifest from the staged version; `nil` if there is none.
+    package var namedPatch: PackIndex.Patch?
     /// The bytes of the archive still to download; `nil` if there is no archive or no space for it.
     package var archive: ByteCount?
     /// The bytes of the patch from the staged version still to download; `nil` if there is no patch, no space for it, or if it
@@ -26,17 +41,15 @@ package struct TransferCandidates: Equatable, Sendable {
     package init(of index: PackIndex, isUpdate: Bool, from base: Digest?) {
         self.index = index
         self.isUpdate = isUpdate
-        delta = index.delta(from: base)
+        self.base = base
+        let delta = index.delta(from: base)
+        indexDelta = delta?.size
+        set = delta?.frames.map { SetSize(whole: $0.size, table: $0.tableSize) }
+        namedPatch = delta?.patch
     }
 
     /// The bytes of the index, or of its delta from the staged version if that is smaller.
-    package var indexSize: ByteCount { min(delta?.size ?? index.size, index.size) }
-
-    /// The patch in the manifest from the staged version; `nil` if there is none.
-    package var namedPatch: PackIndex.Patch? { delta?.patch }
-
-    /// The delta set in the manifest from the staged version; `nil` if there is none.
-    package var namedSet: PackIndex.DeltaFrames? { delta?.frames }
+    package var indexSize: ByteCount { min(indexDelta ?? index.size, index.size) }
 
     /// The choice by the manifest alone, with all bundles as the objects.
     ///
@@ -55,7 +68,7 @@ package struct TransferCandidates: Equatable, Sendable {
             archive: archive,
             patch: patch,
             dependsOnIndex: isUpdate,
-            differences: namedSet?.size
+            differences: set?.whole
         )
     }
 
@@ -74,16 +87,15 @@ package struct TransferCandidates: Equatable, Sendable {
     }
 
     private var choiceOfPatchBeforeIndex: TransferChoice? {
-        guard let patch, let delta, delta.base != index.contentDigest,
-            let whole = delta.patch, let indexDelta = whole.indexDelta,
-            indexDelta.size <= indexSize
+        guard let patch, base != index.contentDigest, let whole = namedPatch,
+            let completion = whole.indexDelta, completion.size <= indexSize
         else { return nil }
         var choice = TransferChoice(
             objects: index.bundleSize + indexSize,
             archive: archive.map { $0 + indexSize },
-            patch: patch + indexDelta.size
+            patch: patch + completion.size
         )
-        choice.patchSize = whole.size + indexDelta.size
+        choice.patchSize = whole.size + completion.size
         choice.precedesIndex = true
         choice.includesIndex = true
         let others = min(choice.objects, choice.archive ?? choice.objects)
@@ -97,46 +109,48 @@ package struct TransferCandidates: Equatable, Sendable {
         return choice
     }
 
+    /// The part of the least other way that the table of a delta set may have at most, as a divisor.
+    ///
+    /// Only the table tells which frames the set has. If they are few, bundles are needed as well, and the table was transferred in vain:
+    /// so this part is what an update costs at most above the least of the other ways.
+    private static let largestTable = Int64(16)
+
     /// Returns whether the table of the delta set is requested before the final choice: with the set, objects may have fewer
     /// bytes than the way of `choice`, and the table is small beside that.
     ///
     /// - Parameter choice: The choice by the bytes of bundles without the set.
     /// - Returns: `true` if the table is requested.
     package func needsTable(toCompareWith choice: TransferChoice) -> Bool {
-        guard choice.way != .objects, let set = namedSet else { return false }
+        guard choice.way != .objects, let set else { return false }
         let least = choice.byteCount
-        return set.size < least && set.tableSize.rawValue <= least.rawValue / 16
-    }
-}
-
-extension Planner {
-    /// Returns the ways to transfer an indexed pack, from its manifest entry; `nil` for a pack without an
-    /// index.
-    package func transferCandidates(for pack: Pack) -> TransferCandidates? {
-        guard let index = pack.index else { return nil }
-        let base = staged[pack.id]?.contentDigest
-        var candidates = TransferCandidates(of: index, isUpdate: base != nil, from: base)
-        func remaining(_ size: ByteCount, of digest: Digest) -> ByteCount {
-            max(.zero, size - (downloaded[digest] ?? .zero))
-        }
-        candidates.archive = pack.archive.map { remaining($0.size, of: $0.digest) }
-        candidates.patch = candidates.namedPatch.map { remaining($0.size, of: $0.digest) }
-        return candidates
+        return set.whole < least && set.table.rawValue <= least.rawValue / Self.largestTable
     }
 
-    /// Returns the maximum number of bytes to transfer for the pack, provided that the server still has the
-    /// content of partial downloads: the rest of the archive, or the index and the content.
+    /// Returns whether objects are transferred by the delta set, once they are the chosen way.
+    ///
+    /// - Parameter bundles: The bytes of the ranges of bundles without the set.
+    /// - Returns: `true` if the table has fewer bytes.
+    package func usesSet(insteadOf bundles: ByteCount) -> Bool {
+        guard let set else { return false }
+        return set.table < bundles
+    }
+
+    /// Returns the choice of a client that has the index and all files of the staged version.
     ///
     /// - Parameters:
-    ///   - entry: The entry of the pack, with the choice of an indexed one.
-    ///   - isFirst: Pass `true` if downloaded bytes of an archive count for this pack.
-    /// - Returns: The number of bytes.
-    func transferSize(of entry: Plan.Entry, isFirst: Bool) -> ByteCount {
-        let pack = entry.pack
-        if let choice = entry.transfer, let index = pack.index {
-            return choice.byteCount + (choice.includesIndex ? .zero : index.size)
+    ///   - bundles: The bytes of the ranges of bundles without a delta set.
+    ///   - objects: The bytes of the ranges of bundles and the delta set, with its table; `nil` without a set.
+    /// - Returns: The choice, and the bytes of a table that was requested for it, which are in none of its ways.
+    package func choice(
+        bundles: ByteCount,
+        withSet objects: ByteCount?
+    ) -> (choice: TransferChoice, table: ByteCount) {
+        var choice = self.choice(objects: bundles)
+        guard let set, let objects else { return (choice, .zero) }
+        if needsTable(toCompareWith: choice) {
+            return (self.choice(objects: objects - set.table), set.table)
         }
-        guard isFirst else { return pack.downloadSize }
-        return max(.zero, pack.downloadSize - (downloaded[pack.contentDigest] ?? .zero))
+        if choice.way == .objects, usesSet(insteadOf: bundles) { choice.objects = objects }
+        return (choice, .zero)
     }
 }

@@ -1,5 +1,3 @@
-public import StageModel
-
 /// The ways to transfer the missing content of an indexed pack, and the one with the fewest bytes: a pure
 /// value.
 ///
