@@ -11,7 +11,9 @@ package struct TransferCandidates: Equatable, Sendable {
         package var table: ByteCount
 
         /// Creates the sizes of a set from those of its parts.
-        package init(whole: ByteCount, table: ByteCount) { (self.whole, self.table) = (whole, table) }
+        package init(whole: ByteCount, table: ByteCount) {
+            (self.whole, self.table) = (whole, table)
+        }
     }
 
     /// The index in the manifest.
@@ -111,8 +113,8 @@ package struct TransferCandidates: Equatable, Sendable {
 
     /// The part of the least other way that the table of a delta set may have at most, as a divisor.
     ///
-    /// Only the table tells which frames the set has. If they are few, bundles are needed as well, and the table was transferred in vain:
-    /// so this part is what an update costs at most above the least of the other ways.
+    /// Only the table tells which frames the set has. If they are few, bundles are needed as well, and the table is transferred in vain:
+    /// so this is the most that an update transfers above the least other way.
     private static let largestTable = Int64(16)
 
     /// Returns whether the table of the delta set is requested before the final choice: with the set, objects may have fewer

@@ -237,6 +237,37 @@ struct ArchiveBesideIndexTests {
         #expect(figures.transferred < pack.archive?.size ?? .zero)
     }
 
+    /// Small differences in many frames: their table is too large beside a small archive to be requested.
+    @Test(
+        arguments: [(5000, 14, .archive), (60_000, 2, .objects)]
+            as [(Int, Int, TransferChoice.Way)]
+    )
+    func anUpdateTransfersWhatThePublisherHasCounted(
+        length: Int,
+        count: Int,
+        way: TransferChoice.Way
+    ) async throws {
+        let part = noise(length)
+        func tree(_ version: UInt8) -> [String: [UInt8]] {
+            var files: [String: [UInt8]] = [:]
+            for number in 0..<24 as Range<UInt8> {
+                var bytes = (0..<count).flatMap { _ in part }
+                (bytes[1000], bytes[2000]) = (number, version)
+                files["\(number)"] = bytes
+            }
+            return files
+        }
+        try await world.publish(tree(1), archive: true)
+        try await stage()
+        let version = try await world.publish(tree(2), archive: true)
+        let counted = try #require(version.updates.first?.cost)
+        let planned = try await world.plannedTransfer()
+        #expect(planned?.choice.way == way && planned?.size == counted.total)
+        let figures = try await stage()
+        #expect(figures.transferred == counted.total)
+        #expect(try world.staged() == tree(2))
+    }
+
     @Test func frameByFrameIsTakenWhereThatIsLess() async throws {
         try await world.publish(["run.sh": noise(200_000), "b": noise(200_000, seed: 2)])
         // A larger archive of other content.

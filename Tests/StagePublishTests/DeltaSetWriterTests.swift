@@ -134,6 +134,42 @@ struct DeltaSetWriterTests {
         #expect(try store.directory().directory("d") == nil)
     }
 
+    /// The table of the set is too large beside the archive for clients to request it.
+    @Test func aSetThatNoClientRequestsIsNotKept() async throws {
+        let part = noise(5000)
+        func tree(_ version: UInt8) -> [String: [UInt8]] {
+            var files: [String: [UInt8]] = [:]
+            for number in 0..<24 as Range<UInt8> {
+                var bytes = (0..<14).flatMap { _ in part }
+                (bytes[1000], bytes[2000]) = (number, version)
+                files["\(number)"] = bytes
+            }
+            return files
+        }
+        let first = try await store.package(tree(1), "one")
+        // Without an archive, the set replaces bundles, and clients request it.
+        let second = try await store.package(tree(2), "two", after: first.index) {
+            $0.makesArchive = false
+        }
+        let frames = try #require(second.updates.first?.delta?.frames)
+        #expect(second.updates.first?.set == .made(frames.size))
+        let repeated = try await store.package(tree(2), "two", after: first.index)
+        let archive = try #require(repeated.archive?.size)
+        #expect(frames.size < archive)
+        let update = try #require(repeated.updates.first)
+        #expect(update.set == .useless(frames.size) && update.delta?.frames == nil)
+        #expect(update.cost == update.plainCost)
+        #expect(update.cost.content == archive)
+        // The set is in the store, so manifests name it, but it makes no update smaller.
+        let present = try await DeltaSetWriter.withoutPatches(width: 1).write(
+            to: store.stored(repeated),
+            from: [first.index],
+            in: store.directory()
+        )
+        #expect(present.first?.set == .present(frames.size))
+        #expect(present.first?.cost.total == update.cost.total)
+    }
+
     @Test func unsuitableBasesAreRefused() async throws {
         let packs = try await package(into: store, bases: 1)
         let version = try store.stored(packs[2])
