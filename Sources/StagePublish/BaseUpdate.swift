@@ -27,9 +27,9 @@ package struct UpdateCost: Equatable, Sendable {
         indexDelta: ByteCount
     ) {
         bundles = UpdateEstimate(from: old, to: version.index).bundleBytes
-        // The deltas that the store has are counted one by one.
+        // A set and a patch are counted one by one, whether the store has them or not.
         var reference = version.reference
-        reference.deltas = []
+        (reference.deltas, reference.fileTableDelta) = ([], nil)
         candidates = TransferCandidates(of: reference, isUpdate: true, from: base)
         candidates.indexDelta = indexDelta
         candidates.archive = version.archive?.size
