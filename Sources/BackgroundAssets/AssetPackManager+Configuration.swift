@@ -37,6 +37,7 @@ extension AssetPackManager {
     }
 
     /// The reason why a manager does not know the application's packs.
+    @nonexhaustive
     public indirect enum ConfigurationError: Error, Hashable, Sendable {
         /// Neither a configuration nor the environment variable `STAGEPACK_APP` names an application.
         case missing

@@ -29,6 +29,7 @@ public indirect enum ArchiveError: Error, Equatable, Sendable, Codable {
     case cancelled
 
     /// The reason why two entries conflict.
+    @nonexhaustive
     public enum Collision: String, Sendable, Codable {
         /// Both have the same name, or names that the file system treats as equal.
         case sameName
@@ -37,6 +38,7 @@ public indirect enum ArchiveError: Error, Equatable, Sendable, Codable {
     }
 
     /// A requirement that is missing: without it, root does not unpack archives.
+    @nonexhaustive
     public enum Missing: String, Sendable, Codable {
         /// Landlock in the kernel.
         case landlock

@@ -21,6 +21,7 @@ public final class Container: Sendable {
     let purpose: Purpose
 
     /// The reason why a process opens a container.
+    @nonexhaustive
     public enum Purpose: Sendable {
         /// Operations that fail if the file system is full.
         case usual

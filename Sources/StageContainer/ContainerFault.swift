@@ -5,6 +5,7 @@ public import SystemPackage
 /// A file or directory of a container that differs from what StagePack creates.
 public struct ContainerFault: Hashable, Sendable {
     /// The difference.
+    @nonexhaustive
     public enum Problem: Hashable, Sendable {
         /// The entry does not exist.
         case isMissing

@@ -5,6 +5,7 @@ import SystemPackage
 /// A generation on disk, with the properties that eviction depends on.
 public struct StoredGeneration: Equatable, Sendable {
     /// Roles of a generation for its pack.
+    @nonexhaustive
     public enum Role: Equatable, Sendable {
         /// Readers use the generation.
         case current

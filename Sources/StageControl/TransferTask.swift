@@ -103,6 +103,7 @@ package struct TransferRequest: Hashable, Codable, Sendable {
 /// Reason why a task waits, with its end and cause.
 public struct PendingReason: Hashable, Codable, Sendable {
     /// Stable codes of the reasons why a task waits.
+    @nonexhaustive
     public enum Kind: String, Codable, Sendable, CaseIterable {
         /// The client has suspended the task.
         case pausedByClient
@@ -141,6 +142,7 @@ public struct PendingReason: Hashable, Codable, Sendable {
     }
 
     /// Stable codes of the resources that tasks share.
+    @nonexhaustive
     public enum Resource: String, Codable, Sendable, CaseIterable {
         /// The connections of the daemon.
         case connections

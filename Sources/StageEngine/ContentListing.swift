@@ -21,6 +21,7 @@ public enum ContentListing {
     static let name = ContainerLayout.listing
 
     /// A difference between content and its listing.
+    @nonexhaustive
     public enum Difference: Hashable, Sendable {
         /// A file, directory or link of the listing does not exist.
         case missing(String)

@@ -159,6 +159,7 @@ extension Planner {
 }
 
 /// A limit in the restrictions of a registration; the raw value is its key there.
+@nonexhaustive
 public enum Allowance: String, Equatable, Sendable {
     /// Bytes to transfer for packs that are not essential.
     case downloadAllowance

@@ -41,6 +41,7 @@ public struct Plan: Equatable, Sendable {
     }
 
     /// A decision about a pack.
+    @nonexhaustive
     public enum Decision: Equatable, Sendable {
         /// Download and publish the pack.
         case stage(Reason)
@@ -53,6 +54,7 @@ public struct Plan: Equatable, Sendable {
     }
 
     /// Reasons to stage a pack.
+    @nonexhaustive
     public enum Reason: Equatable, Sendable {
         /// The pack is not staged.
         case missing
@@ -65,6 +67,7 @@ public struct Plan: Equatable, Sendable {
     }
 
     /// Reasons to skip a pack.
+    @nonexhaustive
     public enum SkipReason: Equatable, Sendable {
         /// The pack is staged in this version.
         case upToDate
@@ -89,6 +92,7 @@ public struct Plan: Equatable, Sendable {
     }
 
     /// Reasons why a pack that should be staged cannot be.
+    @nonexhaustive
     public enum Refusal: Equatable, Sendable {
         /// The pack needs, after the packs before it, more space than is free on the container's file system.
         case noSpace(needed: ByteCount, available: ByteCount)
@@ -115,6 +119,7 @@ public struct Plan: Equatable, Sendable {
 }
 
 /// Selection of the packs to plan for.
+@nonexhaustive
 public enum PackSelection: Equatable, Sendable {
     /// The packs whose policy names an event, and staged packs with an update.
     case event(ContentRequest, essentialOnly: Bool)

@@ -62,6 +62,7 @@ public indirect enum StageError: Error, Equatable, Sendable {
 }
 
 /// Reasons to refuse a well-formed manifest.
+@nonexhaustive
 public indirect enum ManifestRefusal: Error, Equatable, Sendable {
     /// The URL is plain http, so that an attacker on the network could replace the manifest.
     case insecure
@@ -86,6 +87,7 @@ public indirect enum ManifestRefusal: Error, Equatable, Sendable {
 }
 
 /// Reasons why a file of a pack cannot be fetched individually.
+@nonexhaustive
 public enum FileFault: Equatable, Sendable {
     /// The pack has no entry at the path.
     case isMissing

@@ -30,6 +30,7 @@ public struct StagerOptions: Sendable {
     package var lockTimeLimit: Duration?
 
     /// Ways to unpack archives.
+    @nonexhaustive
     public enum Unpacking: Hashable, Sendable {
         /// A thread of this process that confines itself to the staging area; not available to root.
         case thread

@@ -1,6 +1,7 @@
 public import StageModel
 
 /// Events while a pack is staged.
+@nonexhaustive
 public enum StagingEvent: Equatable, Sendable {
     /// This task waits for another process or task that works on the pack.
     case waitingForOther
@@ -35,6 +36,7 @@ public enum StagingEvent: Equatable, Sendable {
 }
 
 /// Outcomes of staging a pack.
+@nonexhaustive
 public enum StagingOutcome: Equatable, Sendable {
     /// The pack was downloaded and published.
     case staged(StagingFigures)

@@ -47,6 +47,7 @@ public struct StagingProgress: Equatable, Sendable {
 /// Progress of one pack.
 public struct PackProgress: Equatable, Sendable {
     /// Phases of staging a pack.
+    @nonexhaustive
     public enum Phase: Equatable, Sendable {
         /// The pack is queued.
         case queued

@@ -1,6 +1,7 @@
 public import StageModel
 
 /// Download that a downloader extension requests.
+@nonexhaustive
 public enum ExtensionDownload: Hashable, Sendable {
     /// Pack of the manifest; values that are `nil` come from the manifest.
     case pack(PackID, essential: Bool?, priority: Int?)

@@ -2,6 +2,7 @@ import StageModel
 public import SystemPackage
 
 /// Message of a host to a downloader extension: one JSON object on standard input, one per process.
+@nonexhaustive
 public enum ExtensionMessage: Hashable, Sendable {
     /// Protocol version of this code, sent as the member `protocol`.
     public static let protocolVersion = 1
@@ -75,6 +76,7 @@ public struct ExtensionChallenge: Hashable, Sendable {
 }
 
 /// Answer of a downloader extension: one JSON object on standard output, before it exits with status 0.
+@nonexhaustive
 public enum ExtensionAnswer: Hashable, Sendable {
     /// Downloads requested in answer to ``ExtensionMessage/downloads(_:)`` or ``ExtensionMessage/failed(_:_:_:)``.
     case downloads([ExtensionDownload])
@@ -87,6 +89,7 @@ public enum ExtensionAnswer: Hashable, Sendable {
 /// Answer to an authentication challenge.
 ///
 /// Named like Apple's `URLSession.AuthChallengeDisposition`.
+@nonexhaustive
 public enum ExtensionChallengeAnswer: Hashable, Sendable {
     /// Proceed as if there were no extension.
     case performDefaultHandling

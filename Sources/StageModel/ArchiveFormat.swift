@@ -1,4 +1,5 @@
 /// The container format of a pack's content for download.
+@nonexhaustive
 public enum ArchiveFormat: String, Hashable, Sendable, Codable, CaseIterable {
     /// A tar archive, not compressed.
     case tar

@@ -1,6 +1,7 @@
 /// An entry of a pack whose path and type obey the rules for packs.
 public struct ContentEntry: Hashable, Sendable {
     /// The type of an entry.
+    @nonexhaustive
     public enum Kind: Hashable, Sendable {
         /// A regular file: mode `0755` if it is executable, else `0644`.
         case file(isExecutable: Bool)

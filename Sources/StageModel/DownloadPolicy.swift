@@ -1,6 +1,7 @@
 /// The condition under which a pack is downloaded without a request of the application.
 ///
 /// The policies and event names are those of Apple's Managed Background Assets.
+@nonexhaustive
 public enum DownloadPolicy: Hashable, Sendable {
     /// Staged at the named events, before the application's first launch after them.
     case essential(Set<InstallationEvent>)
@@ -11,6 +12,7 @@ public enum DownloadPolicy: Hashable, Sendable {
 }
 
 /// An installation event that a policy can name.
+@nonexhaustive
 public enum InstallationEvent: String, Hashable, Sendable, Codable, CaseIterable {
     /// The application is installed for the first time.
     case firstInstallation
@@ -19,6 +21,7 @@ public enum InstallationEvent: String, Hashable, Sendable, Codable, CaseIterable
 }
 
 /// The occasion of a content request (Apple's `BAContentRequest`).
+@nonexhaustive
 public enum ContentRequest: String, Hashable, Sendable, Codable, CaseIterable {
     /// The application was installed.
     case install

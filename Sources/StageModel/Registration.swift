@@ -52,6 +52,7 @@ public struct Registration: Hashable, Sendable {
     }
 
     /// The format of a manifest.
+    @nonexhaustive
     public enum ManifestFormat: String, Hashable, Sendable, CaseIterable {
         /// The format of ``Manifest``.
         case stagepack
@@ -61,6 +62,7 @@ public struct Registration: Hashable, Sendable {
     }
 
     /// The basis on which a manifest is trusted.
+    @nonexhaustive
     public enum Trust: Hashable, Sendable {
         /// The transport: TLS, or a local file or server.
         case transport

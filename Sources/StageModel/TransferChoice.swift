@@ -4,6 +4,7 @@
 /// The size of the index is not included, since every way needs it, unless ``includesIndex``.
 public struct TransferChoice: Equatable, Sendable {
     /// A way to transfer content.
+    @nonexhaustive
     public enum Way: String, Equatable, Sendable, Codable {
         /// Ranges of bundles, and of a delta set if there is one.
         case objects

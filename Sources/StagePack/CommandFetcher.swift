@@ -10,6 +10,7 @@ public import SystemPackage
 /// The command continues if the application dies, so the pack may be staged when the application starts again.
 public struct CommandFetcher: PackFetcher {
     /// Sources of the manifest for the command.
+    @nonexhaustive
     public enum Source: Hashable, Sendable {
         /// The manifest at a URL.
         case manifest(url: String)

@@ -3,6 +3,7 @@ import StageSystem
 public import SystemPackage
 
 /// Owners of a container that readers use.
+@nonexhaustive
 public enum ContainerLocation: String, Hashable, Sendable, Codable, CaseIterable {
     /// One user: the container is in the user's data directory.
     case user

@@ -39,6 +39,7 @@ public indirect enum PackStoreError: Error, Equatable, Sendable {
 }
 
 /// The time at which a retry makes sense.
+@nonexhaustive
 public enum RetryAdvice: String, Equatable, Sendable, Codable {
     /// At once, or when the user requests it: there is no lasting obstacle.
     case now

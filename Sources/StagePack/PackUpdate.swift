@@ -4,6 +4,7 @@ public import StageModel
 ///
 /// The cases correspond to those of Apple's `AssetPackManager.statusUpdates`, except for its pauses: these are progress
 /// with ``FetchProgress/waitingFor``.
+@nonexhaustive
 public enum PackUpdate: Equatable, Sendable {
     /// The fetch has started.
     case began(PackID)

@@ -166,6 +166,7 @@ public struct DownloadReceipt: Equatable, Sendable {
 }
 
 /// An event during a transfer.
+@nonexhaustive
 public enum TransferEvent: Equatable, Sendable {
     /// The transfer waits; the duration is an upper bound, if one is known.
     case waiting(WaitReason, Duration?)
@@ -195,6 +196,7 @@ public enum TransferEvent: Equatable, Sendable {
     case mirrorFailed(url: String, TransferError)
 
     /// Reason why a transfer waits.
+    @nonexhaustive
     public enum WaitReason: Equatable, Sendable {
         /// All connections are in use.
         case connection
@@ -205,6 +207,7 @@ public enum TransferEvent: Equatable, Sendable {
     }
 
     /// Reason why a partial file was discarded.
+    @nonexhaustive
     public enum RestartReason: Equatable, Sendable {
         /// The server has another version.
         case contentChanged

@@ -94,6 +94,7 @@ extension FetchRequest {
 }
 
 /// An event while a body is received.
+@nonexhaustive
 public enum BodyPiece: Equatable, Sendable {
     /// A body begins, with the byte at this offset of the content: discard the bytes that are not processed yet.
     case began(offset: Int64)
@@ -102,6 +103,7 @@ public enum BodyPiece: Equatable, Sendable {
 }
 
 /// Result of a ``FetchRequest``.
+@nonexhaustive
 public enum FetchedContent: Equatable, Sendable {
     /// The caller's version is current.
     case notModified

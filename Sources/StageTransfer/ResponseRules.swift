@@ -243,6 +243,7 @@ struct ResponseRules: Equatable, Sendable {
 }
 
 /// Expected kind of some content, by which a captive portal's web page is recognised.
+@nonexhaustive
 public enum ContentKind: Equatable, Sendable {
     /// An archive.
     case archive

@@ -43,6 +43,7 @@ public struct StreamedRequest: Sendable {
 }
 
 /// An event of a ``StreamedRequest``.
+@nonexhaustive
 public enum StreamedEvent: Sendable {
     /// The request is being sent over a connection.
     case began

@@ -3,6 +3,7 @@ import StageSystem
 import SystemPackage
 
 /// Result of probing a URL without downloading its content.
+@nonexhaustive
 public enum ProbeAnswer: Equatable, Sendable {
     /// Head of a server's response, after redirects, and the reason why a later request cannot resume;
     /// `nil` if it has a strong validator.

@@ -42,6 +42,7 @@ public indirect enum TransferError: Error, Equatable, Sendable {
     case cancelled
 
     /// Fault of a connection to a server.
+    @nonexhaustive
     public enum ConnectionFault: Equatable, Sendable {
         /// The name of the host, or of the proxy, could not be resolved.
         case nameLookup
@@ -59,6 +60,7 @@ public indirect enum TransferError: Error, Equatable, Sendable {
     }
 
     /// Reason why a URL or a response is not accepted.
+    @nonexhaustive
     public enum Unacceptable: Equatable, Sendable {
         /// The text is not an absolute http, https or file URL.
         case url
@@ -93,6 +95,7 @@ public indirect enum TransferError: Error, Equatable, Sendable {
     }
 
     /// Fault of a server's certificate.
+    @nonexhaustive
     public enum CertificateFault: Equatable, Sendable {
         /// The certificate is not valid yet: often the clock of this machine is wrong.
         case notYetValid
@@ -111,6 +114,7 @@ public indirect enum TransferError: Error, Equatable, Sendable {
 
 extension TransferError {
     /// Advice about when to retry.
+    @nonexhaustive
     public enum RetryAdvice: Equatable, Sendable {
         /// Retry soon: the failure of the network or the server is temporary.
         case soon

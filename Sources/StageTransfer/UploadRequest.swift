@@ -3,6 +3,7 @@ public import StageModel
 /// Request to send a file to a server.
 public struct UploadRequest: Sendable {
     /// Method of the request.
+    @nonexhaustive
     public enum Method: String, Sendable {
         /// Process the body.
         case post = "POST"

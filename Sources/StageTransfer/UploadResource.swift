@@ -1,6 +1,7 @@
 public import StageModel
 
 /// Protocol by which an interrupted upload is resumed.
+@nonexhaustive
 public enum UploadProtocol: String, CaseIterable, Sendable {
     /// None: every attempt sends the whole body from its first byte.
     case plain

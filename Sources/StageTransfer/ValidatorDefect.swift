@@ -1,6 +1,7 @@
 import StageModel
 
 /// Reason why a response has no strong validator by which a later request can resume.
+@nonexhaustive
 public enum ValidatorDefect: Equatable, Sendable {
     /// There is no entity tag, and no date that can replace it.
     case missing

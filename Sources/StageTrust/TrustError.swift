@@ -55,6 +55,7 @@ extension MetadataVersion: CustomStringConvertible {
 }
 
 /// The difference between content and its signed description.
+@nonexhaustive
 public enum ContentFault: Hashable, Sendable {
     /// The content exceeds the length limit.
     ///

@@ -28,6 +28,7 @@ extension URLError {
     }
 
     /// Reason why a system cancels a background task.
+    @nonexhaustive
     public enum BackgroundTaskCancelledReason: Int, Sendable {
         /// The user has force-quit the application.
         case userForceQuitApplication = 0
@@ -38,6 +39,7 @@ extension URLError {
     }
 
     /// Reason why a network may not be used.
+    @nonexhaustive
     public enum NetworkUnavailableReason: Int, Sendable {
         /// The network is cellular.
         case cellular = 0

@@ -14,6 +14,7 @@ extension URLSession {
         FoundationNetworking.URLSession.DelayedRequestDisposition
 
     /// Decision of a delegate about a response.
+    @nonexhaustive
     public enum ResponseDisposition: Int, Sendable {
         /// Cancel the task.
         case cancel = 0

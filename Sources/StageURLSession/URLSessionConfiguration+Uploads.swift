@@ -7,6 +7,7 @@ extension URLSessionConfiguration {
     /// Protocol by which uploads are resumed.
     ///
     /// Not part of Apple's class.
+    @nonexhaustive
     public enum UploadProtocol: String, CaseIterable, Sendable {
         /// None: an interrupted upload starts again at its first byte.
         case plain

@@ -27,6 +27,7 @@ public indirect enum WebSocketError: Error, Equatable, Sendable {
 }
 
 /// Violation of the frame format (RFC 6455, section 5).
+@nonexhaustive
 public enum FrameFault: Equatable, Sendable {
     /// A reserved bit is set that no extension defines.
     case reservedBits
@@ -53,6 +54,7 @@ public enum FrameFault: Equatable, Sendable {
 }
 
 /// Violation of the opening handshake (RFC 6455, section 4).
+@nonexhaustive
 public enum HandshakeFault: Equatable, Sendable {
     /// The head is not an HTTP/1.1 head.
     case head

@@ -51,6 +51,7 @@ extension WebSocket {
 }
 
 /// Event of a reconnecting WebSocket.
+@nonexhaustive
 public enum ReconnectingWebSocketEvent: Sendable {
     /// A connection is open.
     case connected(Connected)

@@ -5,6 +5,7 @@ public import StageModel
 /// A request to stage packs: their selection, their container, and the means.
 public struct StagingRequest: Sendable {
     /// Selection of packs.
+    @nonexhaustive
     public enum Packs: Sendable {
         /// The packs that policies, or the application's extension, select for an event; `nil` determines the
         /// event from the container.
