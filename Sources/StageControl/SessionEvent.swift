@@ -91,7 +91,7 @@ package struct AttemptMetrics: Hashable, Codable, Sendable {
 /// Reason why a task failed.
 package struct TransferFailure: Hashable, Codable, Sendable {
     /// Stable kinds of failures.
-    package enum Kind: String, Codable, Sendable, CaseIterable {
+    package enum Kind: RawRepresentable, Hashable, Codable, Sendable, CaseIterable {
         /// The server could not be reached in time.
         case unreachable
         /// The task did not end before its deadline, the session's resource timeout.
@@ -110,6 +110,48 @@ package struct TransferFailure: Hashable, Codable, Sendable {
         case cannotResume
         /// Stored data of the task is damaged or missing on this machine.
         case lost
+        /// A kind that this version does not know, sent by a newer daemon.
+        case other(String)
+
+        /// The kinds that this version knows.
+        package static let allCases: [Kind] = [
+            .unreachable, .timedOut, .refused, .wrongContent, .untrusted, .unacceptable, .storage,
+            .cannotResume, .lost,
+        ]
+
+        /// Creates the code with a text; never `nil`.
+        package init?(rawValue: String) { self.init(code: rawValue) }
+
+        private init(code: String) {
+            self = Self.allCases.first { $0.rawValue == code } ?? .other(code)
+        }
+
+        /// Text of the code in JSON.
+        package var rawValue: String {
+            switch self {
+            case .unreachable: "unreachable"
+            case .timedOut: "timedOut"
+            case .refused: "refused"
+            case .wrongContent: "wrongContent"
+            case .untrusted: "untrusted"
+            case .unacceptable: "unacceptable"
+            case .storage: "storage"
+            case .cannotResume: "cannotResume"
+            case .lost: "lost"
+            case .other(let code): code
+            }
+        }
+
+        /// Decodes a code from its text, also an unknown one.
+        package init(from decoder: any Decoder) throws {
+            self.init(code: try decoder.singleValueContainer().decode(String.self))
+        }
+
+        /// Encodes the code as its text.
+        package func encode(to encoder: any Encoder) throws {
+            var container = encoder.singleValueContainer()
+            try container.encode(rawValue)
+        }
     }
 
     /// Kind of the failure.

@@ -94,5 +94,11 @@ extension RequestLimits {
         guard failure.resumeToken == nil else {
             throw ControlRefusal(.invalid, message: "a staging leaves no 'resumeToken'")
         }
+        if case .other = failure.kind {
+            throw ControlRefusal(.invalid, message: "the kind of the failure is not known")
+        }
+        if case .other? = end.pendingReason {
+            throw ControlRefusal(.invalid, message: "the 'pendingReason' is not known")
+        }
     }
 }

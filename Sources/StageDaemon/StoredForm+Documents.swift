@@ -264,6 +264,8 @@ extension TransferFailure.Kind: StoredByName {
         case .storage: "storage"
         case .cannotResume: "cannotResume"
         case .lost: "lost"
+        // Only a newer daemon sends it.
+        case .other: nil
         }
     }
 }

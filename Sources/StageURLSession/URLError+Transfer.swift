@@ -107,6 +107,7 @@ extension URLError {
         case .storage: .cannotWriteToFile
         case .cannotResume: .cannotOpenFile
         case .lost: .cannotOpenFile
+        case .other: .unknown
         }
     }
 

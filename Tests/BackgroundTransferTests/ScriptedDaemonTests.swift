@@ -30,6 +30,24 @@ struct ScriptedDaemonTests {
         try await world.end(session)
     }
 
+    @Test func codesOfANewerDaemonInterruptNoEvents() async throws {
+        let world = try ScriptedWorld()
+        let session = world.session()
+        let task = session.downloadTask(with: try URL(text: "http://host/file"))
+        task.resume()
+        try await world.attach()
+        world.emit(.changed, task) { $0.pendingReasons = [PendingReason(.other("sunspots"))] }
+        try await poll { task.pendingReasons == [PendingReason(.other("sunspots"))] }
+        world.emit(.failed, task) {
+            $0.failure = TransferFailure(.other("eclipse"), reason: "there is no sun")
+        }
+        let lines = try await world.lines(2)
+        #expect(lines.last == "completed 1: -1")
+        let error = try #require(task.error as? URLError)
+        #expect(error.localizedDescription == "there is no sun")
+        try await world.end(session)
+    }
+
     @Test func eventsAfterTheEndOfATaskChangeNothing() async throws {
         let world = try ScriptedWorld()
         let directory = try TemporaryDirectory.required()

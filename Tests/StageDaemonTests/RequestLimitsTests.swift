@@ -298,6 +298,16 @@ struct RequestLimitsTests {
         #expect(throws: ControlRefusal(.invalid, message: token)) {
             try RequestLimits.check(StagingEnd(failure, pendingReason: nil))
         }
+        let other = TransferFailure(.other("eclipse"), reason: "")
+        let kind = "the kind of the failure is not known"
+        #expect(throws: ControlRefusal(.invalid, message: kind)) {
+            try RequestLimits.check(StagingEnd(other, pendingReason: nil))
+        }
+        failure.resumeToken = nil
+        let reason = "the 'pendingReason' is not known"
+        #expect(throws: ControlRefusal(.invalid, message: reason)) {
+            try RequestLimits.check(StagingEnd(failure, pendingReason: .other("sunspots")))
+        }
         var end = StagingEnd()
         end.pendingReason = .backoff
         let hold = "a staging that is complete waits for nothing"

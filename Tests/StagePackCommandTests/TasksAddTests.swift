@@ -273,6 +273,7 @@ struct TasksAddTests {
             (.sessionConnections, "all connections of its session to the server are in use"),
             (.workers, "other packs are staged first"),
             (.content, "another transfer downloads the same content"),
+            (.other("antenna"), "other transfers use 'antenna'"),
             (nil, "other transfers run first"),
         ] as [(PendingReason.Resource?, String)]
     )
@@ -297,6 +298,11 @@ struct TasksAddTests {
         text: String
     ) async throws {
         try await expect(PendingReason(.disk, problem: problem), toBeShownAs: text)
+    }
+
+    @Test func aReasonOfANewerDaemonIsShownByItsCode() async throws {
+        let text = "the reason 'sunspots' is not known to this version of 'stagepack'"
+        try await expect(PendingReason(.other("sunspots")), toBeShownAs: text)
     }
 
     @Test func watchingEndsWithItsReader() async throws {

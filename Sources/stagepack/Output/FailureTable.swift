@@ -62,7 +62,8 @@ extension CommandFailure {
         let isTransient = failure.status.map { ResponseSummary.isTransient($0) } ?? false
         let (status, retryAdvice): (ExitStatus, RetryAdvice) =
             switch failure.kind {
-            case .unreachable, .timedOut, .untrusted, .cannotResume: (.transferFailed, .later)
+            case .unreachable, .timedOut, .untrusted, .cannotResume, .other:
+                (.transferFailed, .later)
             case .refused: (isTransient ? .transferFailed : .transferRefused, .later)
             case .unacceptable: (.transferRefused, .never)
             case .wrongContent: (.digestMismatch, .later)

@@ -102,6 +102,8 @@ extension PendingReason.Kind {
         case .quota: "this user's transfer limit is reached"
         case .clock: "the clock of this machine seems to be wrong"
         case .authentication: "the server asks for credentials, and the application has to answer"
+        case .other(let code):
+            "the reason '\(code.escapedForDisplay)' is not known to this version of 'stagepack'"
         }
     }
 }
@@ -115,6 +117,7 @@ extension PendingReason.Resource {
         case .sessionConnections: "all connections of its session to the server are in use"
         case .workers: "other packs are staged first"
         case .content: "another transfer downloads the same content"
+        case .other(let code): "other transfers use '\(code.escapedForDisplay)'"
         }
     }
 }
