@@ -42,8 +42,9 @@ public protocol BADownloadManagerDelegate: NSObjectProtocol, Sendable {
 
     /// Called when a download has failed; it may be scheduled again.
     ///
-    /// The error is a ``BAError`` with the code ``BAErrorCode/downloadFailedToStart`` and the reason as its message. It is
-    /// `URLError.cancelled` if another process, or an answer to a challenge, has cancelled the download.
+    /// The error is a ``BAError`` with the reason as its message. Its code is ``BAErrorCode/downloadFailedToStart`` if the
+    /// content could not be stored, such as on a full disk, and ``BAErrorCode/downloadAlreadyFailed`` after every other
+    /// failure. The error is `URLError.cancelled` if another process, or an answer to a challenge, has cancelled the download.
     func download(_ download: BADownload, failedWithError error: any Error)
 
     /// Called with a downloaded file, which is removed afterwards unless it was moved.

@@ -38,6 +38,11 @@ public protocol BADownloaderExtension: AppExtension {
 
     /// Receives the failure of a download, a ``BAError``, and may schedule another one
     /// (``BADownloadManager/scheduleDownload(_:)``).
+    ///
+    /// Beside the codes of ``BADownloadManagerDelegate/download(_:failedWithError:)`` it can have
+    /// ``BAErrorCode/downloadWouldExceedAllowance``, ``BAErrorCode/downloadDoesNotExist`` for an unknown pack, and
+    /// ``BAErrorCode/sessionDownloadDisallowedByDomain``. ``BAErrorCode/downloadFailedToStart`` also stands for a pack that
+    /// must not be staged, such as a pinned one.
     func backgroundDownload(_ failedDownload: BADownload, failedWithError error: any Error)
 }
 

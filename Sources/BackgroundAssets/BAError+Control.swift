@@ -12,6 +12,11 @@ extension BAError {
         }
     }
 
+    /// Converts the failure of a download.
+    init(_ failure: TransferFailure) {
+        self.init(errorCode: failure.kind.backgroundAssetsCode, message: failure.reason)
+    }
+
     private init(_ refusal: ControlRefusal) {
         let code: BAErrorCode =
             switch refusal.code {

@@ -21,9 +21,9 @@ public enum BAErrorCode: Int, Hashable, Sendable {
     case downloadAlreadyScheduled = 100
     /// The download was not scheduled.
     case downloadNotScheduled = 101
-    /// The download could not be started.
+    /// The download could not be started, or its content could not be stored.
     case downloadFailedToStart = 102
-    /// The download has failed already.
+    /// The download has failed.
     case downloadAlreadyFailed = 103
     /// Downloads of this request cannot be essential.
     case downloadEssentialDownloadNotPermitted = 109

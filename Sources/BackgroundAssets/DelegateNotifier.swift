@@ -110,7 +110,7 @@ final class DelegateNotifier: SessionReceiver {
         let reason = "the daemon has lost its records of the download: schedule it again"
         delegate.download(
             BADownload.made(of: task, for: session.group),
-            failedWithError: BAError(.downloadFailedToStart, message: reason)
+            failedWithError: BAError(TransferFailure(.lost, reason: reason))
         )
     }
 
@@ -177,15 +177,14 @@ final class DelegateNotifier: SessionReceiver {
                 didReceive: URLAuthenticationChallenge(question, failures: failures),
                 completionHandler: answer(to: question, event: event, task: task)
             )
-        case .fail(let reason):
-            let error = BAError(.downloadFailedToStart, message: reason)
-            delegate.download(download(.failed), failedWithError: error)
+        case .fail(let failure):
+            delegate.download(download(.failed), failedWithError: BAError(failure))
         case .cancel:
             if session.wasCancelledHere(task.id) { return }
             delegate.download(download(.cancelled), failedWithError: URLError(.cancelled))
         case .finish(let path) where !session.client.accepts(path):
             let reason = "the daemon names '\(path)', not its own file"
-            let error = BAError(.downloadFailedToStart, message: reason)
+            let error = BAError(TransferFailure(.lost, reason: reason))
             delegate.download(download(.failed), failedWithError: error)
         case .finish(let path):
             delegate.download(download(.completed), finishedWithFileURL: URL(filePath: path))

@@ -10,7 +10,7 @@ struct DownloadEventTracker {
         case pause
         case write(new: Int64, total: Int64)
         case ask(challenge: String, failures: Int)
-        case fail(reason: String)
+        case fail(TransferFailure)
         case cancel
         case finish(path: String)
     }
@@ -43,7 +43,8 @@ struct DownloadEventTracker {
             // No location: the file was delivered before, and only the acknowledgement was lost.
             return write(event) + (event.location.map { [.finish(path: $0)] } ?? [])
         case .failed:
-            return [.fail(reason: event.failure?.reason ?? "the daemon gives no reason")]
+            let unknown = TransferFailure(.lost, reason: "the daemon gives no reason")
+            return [.fail(event.failure ?? unknown)]
         case .cancelled: return [.cancel]
         default: return []
         }

@@ -171,6 +171,11 @@ package struct TransferFailure: Hashable, Codable, Sendable {
     }
 }
 
+extension TransferFailure.Kind {
+    /// The closest code of Apple's `BAErrorCode` for a download: 102 if its content cannot be stored, 103 for every other failure.
+    package var backgroundAssetsCode: Int { self == .storage ? 102 : 103 }
+}
+
 /// Event of a session.
 ///
 /// Durable events have a ``sequence``. They are kept until they are acknowledged, and delivered in order, at least

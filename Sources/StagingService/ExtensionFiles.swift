@@ -1,5 +1,6 @@
 import Logging
 import StageContainer
+import StageControl
 import StageEngine
 import StageExtension
 import StageModel
@@ -229,14 +230,14 @@ extension StageError {
 }
 
 extension StagingFailure {
-    /// The closest code of Apple's `BAErrorCode`.
-    var backgroundAssetsCode: Int {
+    /// The closest code of Apple's `BAErrorCode`, as for the daemon's downloads if those can fail for the same reason.
+    package var backgroundAssetsCode: Int {
         switch self {
         case .engine(.transfer(.unacceptable(_, .domain)), _), .refusal(.disallowedDomain, _): 202
         case .engine(.unknownPack, _): 113
         case .refusal(.exceedsAllowance, _): 112
         case .refusal: 102
-        default: 103
+        default: transferKind.backgroundAssetsCode
         }
     }
 }

@@ -15,24 +15,32 @@ extension StagingEnd {
             self.init()
             return
         }
-        let (kind, reason): (TransferFailure.Kind, PendingReason.Kind) =
+        let reason: PendingReason.Kind =
             switch failure.kind {
-            case .captivePortal: (.unreachable, .portal)
-            case .noSpace: (.storage, .disk)
-            case .containerUnusable, .systemShortage: (.storage, .backoff)
-            case .transferRefused, .manifestRefused: (.refused, .backoff)
-            case .digestMismatch, .contentRefused, .manifestInvalid, .manifestUntrusted:
-                (.wrongContent, .backoff)
-            default: (.unreachable, .backoff)
+            case .captivePortal: .portal
+            case .noSpace: .disk
+            default: .backoff
             }
         self.init(
             TransferFailure(
-                kind,
+                failure.transferKind,
                 reason: failure.shortDescription,
                 status: failure.advice == .passProxyCredentials ? 407 : nil
             ),
             // Other processes may free space, without any change to this task.
             pendingReason: failure.retryAdvice == .never && reason != .disk ? nil : reason
         )
+    }
+}
+
+extension StagingFailure {
+    /// Kind of the failure in the control protocol.
+    var transferKind: TransferFailure.Kind {
+        switch kind {
+        case .noSpace, .containerUnusable, .systemShortage: .storage
+        case .transferRefused, .manifestRefused: .refused
+        case .digestMismatch, .contentRefused, .manifestInvalid, .manifestUntrusted: .wrongContent
+        default: .unreachable
+        }
     }
 }

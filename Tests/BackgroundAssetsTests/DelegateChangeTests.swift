@@ -79,7 +79,7 @@ import Testing
         if hasDelegate { try await poll { recorder.lines == ["begin late"] } }
         try await startAnew(world)
         world.manager.delegate = recorder
-        try await recorder.ends(["failed late: 102"], in: world)
+        try await recorder.ends(["failed late: 103"], in: world)
         #expect(try world.manager.fetchCurrentDownloads().isEmpty)
         try world.manager.schedule(world.download("a"))
         try await poll { recorder.lines.last?.hasPrefix("finished a") == true }

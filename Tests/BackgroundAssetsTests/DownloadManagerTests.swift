@@ -98,7 +98,7 @@ import Testing
         let other = world.other()
         let recorder = Recorder()
         other.delegate = recorder
-        try await recorder.ends(["failed a: 102"], in: world)
+        try await recorder.ends(["failed a: 103"], in: world)
     }
 
     @Test func aForegroundDownloadFailsInsteadOfBeingTriedAgain() async throws {
@@ -107,10 +107,10 @@ import Testing
         let recorder = Recorder()
         world.manager.delegate = recorder
         try world.manager.startForegroundDownload(world.download("a", of: "busy"))
-        try await recorder.ends(["failed a: 102"], in: world)
+        try await recorder.ends(["failed a: 103"], in: world)
         world.server.answer("/busy", with: .status(503), .content(World.content))
         try world.manager.schedule(world.download("b", of: "busy"))
-        try await recorder.ends(["failed a: 102", "finished b: /staged/2"], in: world)
+        try await recorder.ends(["failed a: 103", "finished b: /staged/2"], in: world)
     }
 
     @Test func aForegroundDownloadDoesNotWaitForADelayOfAnother() async throws {
@@ -134,7 +134,7 @@ import Testing
         let recorder = Recorder(failed: { try? manager.schedule($0) })
         manager.delegate = recorder
         try manager.schedule(world.download("c"))
-        try await recorder.ends(["failed c: 102", "finished c: /staged/2"], in: world)
+        try await recorder.ends(["failed c: 103", "finished c: /staged/2"], in: world)
     }
 
     @Test func aListedDownloadIsScheduledAgainWithItsHeaderFields() async throws {
@@ -158,7 +158,7 @@ import Testing
         other.delegate = recorder
         try await world.attach()
         try world.manager.schedule(world.download("c"))
-        try await recorder.ends(["failed c: 102", "finished c: /staged/2"], in: world)
+        try await recorder.ends(["failed c: 103", "finished c: /staged/2"], in: world)
         let heads = world.server.requests(for: "/c")
         #expect(heads.map { $0["x-name"] } == ["x", "x"])
     }
@@ -200,7 +200,7 @@ import Testing
         expect(.downloadAlreadyFailed) { try world.manager.cancel(try world.download("missing")) }
         world.manager.delegate = recorder
         // The delegate receives no event of the first download: it was cancelled in this process.
-        try await recorder.ends(["finished a: /staged/2", "failed missing: 102"], in: world)
+        try await recorder.ends(["finished a: /staged/2", "failed missing: 103"], in: world)
         try await world.acknowledged(3)
     }
 

@@ -25,7 +25,7 @@ import Testing
         try world.manager.schedule(world.download("a"))
         try await world.attach()
         world.emit(.completed) { $0.location = location.string }
-        try await recorder.lines(["failed a: 102"])
+        try await recorder.lines(["failed a: 103"])
         #expect(try bait.isWhole(in: directory))
         world.daemon.stop()
     }

@@ -63,6 +63,27 @@ import Testing
         world.daemon.stop()
     }
 
+    @Test(
+        arguments: [
+            (.storage, .downloadFailedToStart), (.refused, .downloadAlreadyFailed),
+            (.unreachable, .downloadAlreadyFailed), (.wrongContent, .downloadAlreadyFailed),
+            (.lost, .downloadAlreadyFailed), (.other("eclipse"), .downloadAlreadyFailed),
+        ] as [(TransferFailure.Kind, BAErrorCode)]
+    )
+    func aFailureHasTheCodeThatAnExtensionGets(
+        kind: TransferFailure.Kind,
+        code: BAErrorCode
+    ) async throws {
+        let world = try ScriptedWorld()
+        let recorder = Recorder()
+        world.manager.delegate = recorder
+        try world.manager.schedule(world.download("a"))
+        try await world.attach()
+        world.emit(.failed) { $0.failure = TransferFailure(kind, reason: "no") }
+        try await recorder.lines(["failed a: \(code.rawValue)"])
+        world.daemon.stop()
+    }
+
     @Test func aScheduledDownloadWhosePromotionIsRefusedStaysScheduled() throws {
         let world = try ScriptedWorld()
         let download = try world.download("a")
