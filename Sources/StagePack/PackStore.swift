@@ -146,15 +146,13 @@ public final class PackStore: Sendable {
 
     /// Returns the directory of a pack, after fetching the pack if it is not staged.
     ///
-    /// - Throws: ``PackStoreError``; see ``PackStoreError/retryAdvice``. After a timeout or a cancellation,
-    ///   the next call resumes the download.
+    /// - Throws: ``PackStoreError/invalidID(_:)`` if `id` is not a valid ID of a pack; other cases of ``PackStoreError``, see
+    ///   ``PackStoreError/retryAdvice``. After a timeout or a cancellation, the next call resumes the download.
     public func loadPack(
         _ id: String,
         options: LoadOptions = LoadOptions()
     ) async throws(PackStoreError) -> URL {
-        let id = try Self.packID(id)
-        if let url = try localURL(for: id) { return url }
-        return try await updatePack(id, options: options)
+        try await loadPack(Self.packID(id), options: options)
     }
 
     /// Returns the directory of a pack in its newest version, or in a newer one that another application of the group
@@ -165,7 +163,7 @@ public final class PackStore: Sendable {
     ///   - options: Options for fetching the pack.
     ///   - report: Receives the progress of the fetch; calls do not overlap.
     /// - Returns: The directory.
-    /// - Throws: The same errors as ``loadPack(_:options:)``. If a newer version cannot be fetched, or the copy
+    /// - Throws: The same errors as `loadPack(_:options:)`. If a newer version cannot be fetched, or the copy
     ///   that readers use is pinned, the staged version stays.
     public func updatePack(
         _ id: PackID,

@@ -59,6 +59,19 @@ import WallpaperStore
         #expect(reported.withLock { $0 } == (1...3).map { FetchProgress.sample($0) })
     }
 
+    @Test func aPackIsLoadedAndUpdatedByTextAndByID() async throws {
+        let store = publishingStore()
+        let url = try await store.loadPack(PackID.aurora)
+        let same = try await store.loadPack("aurora")
+        #expect(same == url)
+        let new = try await store.updatePack("aurora")
+        #expect(try text("sky", in: new) == "version 2")
+        let fault = try #require(throws: ValueError.self) { try PackID("not/valid") }
+        await #expect(throws: PackStoreError.invalidID(fault)) {
+            try await store.updatePack("not/valid")
+        }
+    }
+
     @Test func aPackIsFetchedAgainIntoAContainerThatWasDeleted() async throws {
         let count = Count()
         let store = publishingStore(count)
@@ -101,7 +114,7 @@ import WallpaperStore
         let store = PackStore(containers: [container.path], fetcher: fetcher)
         let updates = store.updates()
         let other = try PackID("other")
-        for id in [PackID.aurora, other] { _ = try await store.loadPack(id.text) }
+        for id in [PackID.aurora, other] { _ = try await store.loadPack(id) }
         var (count, steps) = (0, [PackUpdate]())
         for await update in updates {
             count += 1
@@ -134,7 +147,7 @@ import WallpaperStore
         defer { block.finish() }
         for await _ in begun {}
         let other = try PackID("other")
-        _ = try await store.loadPack(other.text)
+        _ = try await store.loadPack(other)
         var seen: [PackUpdate] = []
         for await update in updates {
             if update.id == .aurora { seen.append(update) }
