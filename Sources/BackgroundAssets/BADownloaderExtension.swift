@@ -39,7 +39,7 @@ public protocol BADownloaderExtension: AppExtension {
     /// Receives the failure of a download, a ``BAError``, and may schedule another one
     /// (``BADownloadManager/scheduleDownload(_:)``).
     ///
-    /// Beside the codes of ``BADownloadManagerDelegate/download(_:failedWithError:)`` it can have
+    /// Beside the codes that a ``BADownloadManagerDelegate`` receives, it can have
     /// ``BAErrorCode/downloadWouldExceedAllowance``, ``BAErrorCode/downloadDoesNotExist`` for an unknown pack, and
     /// ``BAErrorCode/sessionDownloadDisallowedByDomain``. ``BAErrorCode/downloadFailedToStart`` also stands for a pack that
     /// must not be staged, such as a pinned one.
