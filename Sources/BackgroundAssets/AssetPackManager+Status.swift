@@ -165,7 +165,7 @@ extension AssetPackManager {
 }
 
 /// The way in which the size of a staged pack is calculated.
-@nonexhaustive
+@nonexhaustive(warn)
 public enum SizeCalculationMethod: Int, Hashable, Sendable {
     /// The sum of the file sizes in bytes.
     case logical = 0

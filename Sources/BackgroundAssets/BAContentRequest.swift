@@ -1,7 +1,7 @@
 import StageModel
 
 /// The occasion of a content request.
-@nonexhaustive
+@nonexhaustive(warn)
 public enum BAContentRequest: Int, Hashable, Sendable {
     /// The application was installed.
     case install = 1

@@ -10,7 +10,7 @@ import StageExtension
 /// Sendable types.
 public class BADownload: Hashable, CustomStringConvertible, @unchecked Sendable {
     /// The state of a download.
-    @nonexhaustive
+    @nonexhaustive(warn)
     public enum State: Int, Sendable {
         /// The download failed.
         case failed = -1

@@ -5,7 +5,7 @@ public import Foundation
 public let BAErrorDomain = "BAErrorDomain"
 
 /// The reason why a download failed or was rejected, with the raw values of Apple's framework.
-@nonexhaustive
+@nonexhaustive(warn)
 public enum BAErrorCode: Int, Hashable, Sendable {
     /// The download is invalid.
     case downloadInvalid = 0

@@ -2,7 +2,7 @@ public import Foundation
 
 extension AssetPackManager {
     /// A status update of a download.
-    @nonexhaustive
+    @nonexhaustive(warn)
     public enum DownloadStatusUpdate: Sendable {
         /// The download has started, or continues after a pause.
         case began(AssetPack)

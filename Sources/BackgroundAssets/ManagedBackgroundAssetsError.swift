@@ -7,7 +7,7 @@ public import SystemPackage
 /// Other errors of ``AssetPackManager`` are ``AssetPackManager/ConfigurationError``,
 /// ``AssetPackManager/LocalAvailabilityError``, `CancellationError`, errors of the system where a staged file cannot be
 /// read, and `PackStoreError` of the module `StagePack`, whose `retryAdvice` says whether to retry.
-@nonexhaustive
+@nonexhaustive(warn)
 public indirect enum ManagedBackgroundAssetsError: Error, Hashable, Sendable {
     /// No pack has this id.
     case assetPackNotFound(withID: String)

@@ -28,7 +28,7 @@ extension URLError {
     }
 
     /// Reason why a system cancels a background task.
-    @nonexhaustive
+    @nonexhaustive(warn)
     public enum BackgroundTaskCancelledReason: Int, Sendable {
         /// The user has force-quit the application.
         case userForceQuitApplication = 0
@@ -39,7 +39,7 @@ extension URLError {
     }
 
     /// Reason why a network may not be used.
-    @nonexhaustive
+    @nonexhaustive(warn)
     public enum NetworkUnavailableReason: Int, Sendable {
         /// The network is cellular.
         case cellular = 0

@@ -14,7 +14,7 @@ extension URLSession {
         FoundationNetworking.URLSession.DelayedRequestDisposition
 
     /// Decision of a delegate about a response.
-    @nonexhaustive
+    @nonexhaustive(warn)
     public enum ResponseDisposition: Int, Sendable {
         /// Cancel the task.
         case cancel = 0

@@ -3,7 +3,7 @@ public import FoundationNetworking
 
 extension URLSessionConfiguration {
     /// Use of several networks at once (Multipath TCP).
-    @nonexhaustive
+    @nonexhaustive(warn)
     public enum MultipathServiceType: Int, Sendable {
         /// One network.
         case none = 0

@@ -21,7 +21,7 @@ import Synchronization
 /// must contain only constants and locks.
 open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
     /// State of a task as the application sees it.
-    @nonexhaustive
+    @nonexhaustive(warn)
     public enum State: Int, Sendable {
         /// The task is running, or waits: see ``URLSessionTask/pendingReasons``.
         case running = 0

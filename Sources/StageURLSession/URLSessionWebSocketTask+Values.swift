@@ -3,7 +3,7 @@ import StageWebSocket
 
 extension URLSessionWebSocketTask {
     /// A message.
-    @nonexhaustive
+    @nonexhaustive(warn)
     public enum Message: Sendable {
         /// Bytes.
         case data(Data)
@@ -12,7 +12,7 @@ extension URLSessionWebSocketTask {
     }
 
     /// Reason why a connection was closed, with the numbers of RFC 6455, section 7.4.
-    @nonexhaustive
+    @nonexhaustive(warn)
     public enum CloseCode: RawRepresentable, Hashable, Sendable {
         /// The connection is open, or ended without a close frame.
         case invalid
