@@ -91,7 +91,8 @@ extension Container {
         while try directory.status(FilePath(name(attempt).component)) != nil { attempt += 1 }
         let generation = name(attempt)
         let link = packs.temporaryName(for: id.component)
-        try packs.createLink(link, to: ContainerLayout.linkTarget(of: id, to: generation))
+        let target = ContainerLayout.linkTarget(of: id, to: generation)
+        try packs.createLink(link, for: id.component, to: target)
         return Publication.Target(generation: generation, directory: directory, link: link)
     }
 

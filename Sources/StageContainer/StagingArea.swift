@@ -167,7 +167,12 @@ extension Container {
             if entry.kind != kind { try directory.removeTree(entry.name) }
         }
         let temporary = directory.temporaryName(for: name)
-        let file = try directory.file(updating: temporary, exactly: .ownerReadWrite)
+        let file = try directory.file(
+            creating: temporary,
+            for: name,
+            permissions: .ownerReadWrite
+        )
+        try file.ensureMode(.ownerReadWrite)
         // One byte for readers to read, with an access time of zero.
         try file.write([0x0A].span, at: 0)
         try file.setAccessTime(0)

@@ -74,7 +74,7 @@ enum ListeningSocket {
                 to: FilePermissions(rawValue: isShared ? 0o666 : 0o600)
             )
             // The state directory's lock excludes other daemons, so an existing socket belongs to none.
-            try directory.rename(name, to: final, in: directory)
+            try directory.rename(FilePath(name), over: final)
         } catch {
             close(socket)
             throw .file(error)

@@ -98,7 +98,7 @@ final class OutputFile {
 
     /// Renames the complete file to its final name, replacing an existing file, and syncs the directory.
     func publish() throws(FileError) {
-        try directory.rename(temporary.name, to: name, in: directory)
+        try directory.rename(FilePath(temporary.name), over: name)
         try directory.synchronize()
     }
 

@@ -106,7 +106,7 @@ package struct PackRecord: Equatable, Sendable {
             // Beside the new archive, after a crash, the record of the previous one would be refused.
             try Self.remove(beside: archive)
             try publish()
-            try directory.rename(temporary.name, to: name, in: directory)
+            try directory.rename(FilePath(temporary.name), over: name)
             try directory.synchronize()
         } catch {
             // The first error is the one to report.

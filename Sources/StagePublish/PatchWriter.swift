@@ -303,7 +303,7 @@ private struct PatchDraft: ~Copyable {
     /// Creates an empty draft in the directory of the bundles; the directory of patches is created only for a patch that is kept.
     static func make(in bundles: Directory) throws(FileError) -> PatchDraft {
         let name = StoreObjectKind.bundle.makeName()
-        let frames = try bundles.file(creating: FilePath(name))
+        let frames = try bundles.file(creating: FilePath(name), for: nil)
         // The file exists until it is closed.
         try bundles.remove(name)
         return PatchDraft(frames: frames)

@@ -112,7 +112,7 @@ private final class TemporaryArchive {
 
     init(in directory: Directory) throws(FileError) {
         self.directory = directory
-        file = try directory.file(creating: FilePath(name))
+        file = try directory.file(creating: FilePath(name), for: nil)
     }
 
     /// Appends bytes, and returns the size of the file.
@@ -142,7 +142,7 @@ private final class TemporaryArchive {
         )
         try PackagingError.wrapping { () throws(FileError) in
             try file.synchronize()
-            try directory.rename(name, to: target, in: directory)
+            try directory.rename(FilePath(name), over: target)
             try directory.synchronize()
         }
         return archive

@@ -21,7 +21,7 @@ struct StoreObjects {
         if try holds(digest, at: name) {
             try directory.remove(temporary)
         } else {
-            try directory.rename(temporary, to: name, in: directory)
+            try directory.rename(FilePath(temporary), over: name)
         }
     }
 
@@ -39,7 +39,7 @@ struct StoreObjects {
         write: (borrowing File) throws(FileError) -> Digest
     ) throws(FileError) -> Digest {
         let temporary = kind.makeName()
-        let file = try directory.file(creating: FilePath(temporary))
+        let file = try directory.file(creating: FilePath(temporary), for: nil)
         do throws(FileError) {
             let digest = try write(file)
             try file.synchronize()

@@ -25,7 +25,7 @@ struct TemporaryBundles: ~Copyable {
     /// Creates the file of the next bundle.
     mutating func makeFile() throws(FileError) -> File {
         let name = StoreObjectKind.bundle.makeName()
-        let file = try directory.file(creating: FilePath(name))
+        let file = try directory.file(creating: FilePath(name), for: nil)
         names.append(name)
         return file
     }

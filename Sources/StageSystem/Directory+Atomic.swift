@@ -57,16 +57,42 @@ extension Directory {
         }
     }
 
-    /// Creates a temporary file of `name`.
+    /// Creates a temporary file, which must not exist, for reading and writing.
     ///
-    /// - Throws: ``FileError`` with the path of `name`: callers do not know the temporary one.
-    func file(
+    /// This error and later ones of the file have the path of `name`, since users do not know the temporary one.
+    ///
+    /// - Parameters:
+    ///   - temporary: The temporary name.
+    ///   - name: The final name; `nil` if it depends on the content, which gives errors the path of this directory.
+    ///   - permissions: The permission bits, reduced by the umask.
+    /// - Throws: ``FileError`` if the file exists or cannot be created.
+    /// - Returns: The open file.
+    package func file(
         creating temporary: FilePath,
-        for name: FilePath.Component,
-        permissions: FilePermissions
+        for name: FilePath.Component?,
+        permissions: FilePermissions = .file
     ) throws(FileError) -> File {
         do throws(FileError) {
-            return try file(creating: temporary, permissions: permissions)
+            let flags = O_RDWR | O_CREAT | O_EXCL
+            let file = try openFile(temporary, flags: flags, mode: permissions.rawValue)
+            guard let name else { return File(adopting: file, path: path) }
+            return File(adopting: file, FilePath(name), in: self)
+        } catch {
+            let shown = name.map { path.appending($0) } ?? path
+            throw FileError("create", path: shown, errno: error.errno)
+        }
+    }
+
+    /// Creates a symbolic link at the temporary name `temporary`, which must not exist.
+    ///
+    /// - Throws: ``FileError`` with the path of `name`, the final one.
+    package func createLink(
+        _ temporary: FilePath,
+        for name: FilePath.Component,
+        to target: String
+    ) throws(FileError) {
+        do throws(FileError) {
+            try createLink(temporary, to: target)
         } catch {
             throw FileError("create", path: path.appending(name), errno: error.errno)
         }
@@ -78,7 +104,7 @@ extension Directory {
         to target: String
     ) throws(FileError) {
         let temporary = temporaryName(for: name)
-        try createLink(temporary, to: target)
+        try createLink(temporary, for: name, to: target)
         do throws(FileError) {
             try rename(temporary, over: name)
         } catch {
@@ -104,14 +130,20 @@ extension Directory {
     /// Renames a temporary file of this directory to `name`, atomically.
     ///
     /// Replaces an existing `name`.
+    ///
+    /// - Throws: ``FileError`` with the path of `name`.
     package func rename(
         _ temporary: FilePath,
         over name: FilePath.Component
     ) throws(FileError) {
-        try unsafe onParent(of: temporary, operation: "rename") { parent, last in
-            unsafe name.withPlatformString {
-                unsafe renameat(parent, last, descriptor.rawValue, $0)
+        do throws(FileError) {
+            try unsafe onParent(of: temporary, operation: "rename") { parent, last in
+                unsafe name.withPlatformString {
+                    unsafe renameat(parent, last, descriptor.rawValue, $0)
+                }
             }
+        } catch {
+            throw FileError("create", path: path.appending(name), errno: error.errno)
         }
     }
 

@@ -25,7 +25,7 @@ public import SystemPackage
         self.name = name
     }
 
-    /// The path that the file was opened with, for messages.
+    /// The path that the file was opened with, for messages; that of the final name for a temporary file.
     ///
     /// Composed by each call: swift-system can take longer for that than the kernel for opening the file.
     public var path: FilePath { name.map { start.pushing($0) } ?? start }

@@ -5,7 +5,7 @@ package import SystemPackage
 /// The lock tells it from files that killed processes left, which ``make(for:in:permissions:)`` removes. The owner
 /// renames or removes it.
 package struct TemporaryFile: ~Copyable, Sendable {
-    /// The open file.
+    /// The open file, whose errors have the final path.
     package let file: File
     /// The temporary name.
     package let name: FilePath.Component

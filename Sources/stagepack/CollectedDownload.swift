@@ -240,7 +240,7 @@ struct CollectedDownload: Sendable {
         do throws(FileError) {
             try temporary.file.copyContent(of: source)
             try temporary.file.synchronize()
-            try folder.rename(temporary.name, to: name, in: folder)
+            try folder.rename(FilePath(temporary.name), over: name)
             try folder.synchronize()
         } catch {
             // The first error is the one to report.

@@ -36,6 +36,27 @@ struct TemporaryFileTests {
         let error = FileError("create", path: path, errno: .fileNameTooLong)
         #expect(throws: error) { _ = try TemporaryFile.make(for: name, in: directory) }
         #expect(throws: error) { try directory.write([1], to: name, durably: false) }
+        #expect(throws: error) { try directory.replaceLink(name, to: "target") }
+    }
+
+    @Test func aFileHasItsFinalPathForLaterErrors() throws {
+        let temporary = try TemporaryFile.make(for: "archive", in: directory)
+        let path = temporary.file.path
+        #expect(path == directory.path.appending("archive"))
+        let unnamed = try directory.file(creating: "draft", for: nil)
+        let pathOfUnnamed = unnamed.path
+        #expect(pathOfUnnamed == directory.path)
+        #expect(try directory.status("draft")?.kind == .file)
+        _ = consume temporary
+    }
+
+    @Test func anErrorOfTheRenameNamesTheFinalFile() throws {
+        _ = try directory.makeDirectory("archive")
+        let path = directory.path.appending("archive")
+        let error = FileError("create", path: path, errno: .isDirectory)
+        #expect(throws: error) { try directory.write([1], to: "archive", durably: false) }
+        #expect(throws: error) { try directory.replaceLink("archive", to: "target") }
+        #expect(try names == ["archive"])
     }
 
     @Test func aFileInUseStays() throws {
