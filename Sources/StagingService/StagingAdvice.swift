@@ -65,6 +65,8 @@ public enum StagingAdvice: String, Codable, Sendable, CaseIterable {
     case prefetchFirst
     /// Name an empty directory for the container, or one that does not exist.
     case nameEmptyDirectory
+    /// Name a directory for the container: its path is that of a file, or is below one.
+    case nameDirectory
     /// Use the version of StagePack that created the container.
     case useMakersVersion
     /// Remove the unreadable record; the next run writes it again.

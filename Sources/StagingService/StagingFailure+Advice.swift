@@ -247,12 +247,23 @@ extension StagingFailure {
         case .permissionDenied, .notPermitted:
             error.path.isInContainerOfThisUser ? .checkContainer : .runAsOwner
         case .readOnlyFileSystem: .makeWritable
+        // In a container, another directory is no remedy for a file in the place of a directory.
+        case .notDirectory: error.path.isInContainer ? nil : .nameDirectory
         default: nil
         }
     }
 }
 
 extension FilePath {
+    /// `true` if the path is a container, or is in one.
+    fileprivate var isInContainer: Bool {
+        var path = self
+        repeat {
+            if ContainerLayout.isContainer(path) { return true }
+        } while path.removeLastComponent()
+        return false
+    }
+
     /// `true` if a directory above the path is a container of this user, or a directory that this user owns and may not
     /// search.
     fileprivate var isInContainerOfThisUser: Bool {

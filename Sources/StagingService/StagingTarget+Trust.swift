@@ -18,10 +18,27 @@ extension Registration {
     /// Returns the ledger of the application's signed metadata, based on the root of the registration; `nil`
     /// if the registration trusts the transport alone.
     ///
-    /// - Throws: ``StagingFailure/registration(_:)`` if the root cannot be read, or is not valid.
-    func ledger(_ reader: ContainerReader?) throws(StagingFailure) -> TrustLedger? {
-        guard let root = try root(refusingWriters: true) else { return nil }
-        return try .reading(root, stored: reader, of: application)
+    /// - Parameters:
+    ///   - reader: The container with the stored metadata; `nil` if there is none.
+    ///   - file: The file of the registration, which errors name; `nil` if it was not read from a file.
+    /// - Throws: ``StagingFailure/registration(_:file:)`` if the root cannot be read, or is not valid.
+    /// - Returns: The ledger.
+    func ledger(
+        _ reader: ContainerReader?,
+        file: FilePath?
+    ) throws(StagingFailure) -> TrustLedger? {
+        let found: [UInt8]?
+        do throws(StagingFailure) {
+            found = try root(refusingWriters: true)
+        } catch {
+            guard case .registration(let fault, _) = error else { throw error }
+            let name =
+                file.map { "registration '\($0.string.escapedForDisplay)'" }
+                ?? "the registration of '\(application)'"
+            throw .registration("\(name): \(fault)", file: file)
+        }
+        guard let found else { return nil }
+        return try .reading(found, stored: reader, of: application)
     }
 
     /// Returns the root metadata that the registration names or contains; `nil` if there is none.
@@ -84,12 +101,13 @@ extension StagingTarget {
                 stored: reader,
                 of: manifest.application
             )
-        } else if let registered = try registration(of: manifest.application) {
+        } else if let found = try registration(of: manifest.application) {
+            let registered = found.value
             if registered.manifestURLs.contains(record.url) {
                 // The registration may have changed the format since the manifest was stored.
                 source.customFormatApplication = registered.customFormatApplication
             }
-            source.trust = try registered.ledger(reader)
+            source.trust = try registered.ledger(reader, file: found.path)
             if source.trust != nil { source.application = registered.application }
         }
         return source
@@ -134,10 +152,9 @@ extension StagingTarget {
     ///   root.
     private func registration(
         of application: ApplicationID
-    ) throws(StagingFailure) -> Registration? {
+    ) throws(StagingFailure) -> RegistrationFolders.Found? {
         do throws(StagingFailure) {
             return try RegistrationFolders(environment: environment).registration(of: application)
-                .value
         } catch {
             guard case .notRegistered = error else { throw error }
             return nil
@@ -217,7 +234,7 @@ extension StagingTarget {
     ) throws(StageError) -> RegisteredRoot? {
         let found: Registration?
         do throws(StagingFailure) {
-            found = try registration(of: application)
+            found = try registration(of: application)?.value
         } catch {
             let refusal = ManifestRefusal.unusableRegistration("\(error)")
             throw .manifestRefused(url: firstURL(of: application), refusal)

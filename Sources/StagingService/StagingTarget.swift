@@ -180,7 +180,7 @@ extension StagingTarget {
                 urls: registration.manifestURLs,
                 application: registration.application,
                 applicationVersion: installedVersion,
-                trust: try registration.ledger(reader)
+                trust: try registration.ledger(reader, file: registrationPath)
             )
             source.customFormatApplication = registration.customFormatApplication
             return [source]

@@ -138,7 +138,7 @@ extension StagingTarget {
     ) throws(StagingFailure) -> [TrustSummary] {
         var summaries: [TrustSummary] = []
         if let registration {
-            if let trust = try registration.ledger(reader) {
+            if let trust = try registration.ledger(reader, file: registrationPath) {
                 summaries.append(
                     TrustSummary(
                         of: registration.application,

@@ -144,7 +144,7 @@ struct IndexFile {
         do throws(FileError) {
             return try File.open(readingRegular: FilePath(path)).identity().modified
         } catch {
-            throw CommandFailure(argument: error)
+            throw Self.failure(reading: error)
         }
     }
 
@@ -156,8 +156,15 @@ struct IndexFile {
             // Any other file is read as an index, which may be refused.
             return try? Manifest(json: bytes)
         } catch {
-            throw CommandFailure(argument: error)
+            throw Self.failure(reading: error)
         }
+    }
+
+    /// Returns the failure for an index, or a manifest in its place, that cannot be read.
+    static func failure(reading error: FileError) -> CommandFailure {
+        var failure = CommandFailure(argument: error)
+        if failure.status == .usage { failure.hint = advice }
+        return failure
     }
 
     /// Returns the failure for an index that cannot be read.

@@ -403,6 +403,27 @@ struct PackageTests: PublisherSuite {
         #expect(try directory.entries().count == 3)
     }
 
+    @Test(
+        arguments: [
+            ("none.json", 64, "No such file or directory", "name the file of a recipe; "),
+            ("assets", 64, "Is a directory", "name the file of a recipe; "),
+            ("wrong.json", 11, "not JSON: ", "correct it: a recipe is JSON that may have comments"),
+        ] as [(String, Int32, String, String)]
+    )
+    func aRecipeThatIsNoneHasAHint(
+        name: String,
+        status: Int32,
+        message: String,
+        hint: String
+    ) async throws {
+        try tree()
+        try write("wrong.json", "{]")
+        let ending = try await program.run(["package", name])
+        #expect(ending.status == status, "\(ending)")
+        #expect(ending.error.contains(message), "\(ending)")
+        #expect(ending.error.contains("\nhint: \(hint)"), "\(ending)")
+    }
+
     @Test func theTemplateIsWrittenOnceAndPackaged() async throws {
         try write("assets/one.txt", "one")
         #expect(try await program.run(["template", "-o", "recipe.json"]).status == 0)

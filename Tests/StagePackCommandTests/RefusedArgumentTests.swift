@@ -158,6 +158,23 @@ struct RefusedArgumentTests {
         #expect(try directory.entries().map(\.path.string) == ["letter.txt"])
     }
 
+    @Test(arguments: ["prefetch", "plan", "status"], ["letter.txt", "letter.txt/below"])
+    func aFileInsteadOfAContainerIsNamedWithAdvice(
+        command: String,
+        name: String
+    ) async throws {
+        var world = try World()
+        try world.publish(try SamplePack.small(.aurora))
+        try world.directory.write([1], to: "letter.txt", durably: false)
+        let path = world.directory.path.pushing(FilePath(name)).string
+        let source = command == "status" ? [] : ["--manifest", world.manifestURL]
+        let ending = try await world.program.run([command] + source + ["--container", path])
+        #expect(ending.status == 41, "\(ending)")
+        #expect(ending.error.contains("letter.txt"), "\(ending)")
+        let hint = "name a directory with --container: there is a file at this path, or above it"
+        #expect(ending.error.contains("': Not a directory\nhint: \(hint)\n"), "\(ending)")
+    }
+
     @Test func aContainerIsCreatedBesideLeftoversOfACrashAndAMount() async throws {
         var world = try World()
         try world.publish(try SamplePack.small(.aurora))

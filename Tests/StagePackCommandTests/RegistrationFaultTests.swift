@@ -159,6 +159,7 @@ struct RegistrationFaultTests {
         let ending = try await installed.run("app", "validate", present, missing)
         #expect(ending.status == 64 && ending.output == "", "\(ending)")
         #expect(ending.error.hasPrefix("stagepack: error: cannot open '"), "\(ending)")
+        #expect(ending.error.hasSuffix("hint: pass the path of the registration\n"), "\(ending)")
     }
 
     @Test func aRegistrationThatValidateRefusesIsNotInstalled() async throws {

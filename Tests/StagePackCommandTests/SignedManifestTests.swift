@@ -209,6 +209,18 @@ struct SignedManifestTests {
         #expect(try await findings(root: "no.root").contains("no.root"))
     }
 
+    @Test func theRegistrationOfAMissingRootIsNamed() async throws {
+        var world = try await SignedWorld()
+        try world.publish(try .small(.aurora))
+        try Directory.open(world.installed.folder).remove("net.example.wallpaper.root")
+        let ending = try await world.run("prefetch", "--attempts", "1")
+        #expect(ending.status == 11, "\(ending)")
+        let start = "net.example.wallpaper.json': root metadata: cannot open '"
+        let end = "net.example.wallpaper.root': No such file or directory\n"
+        #expect(ending.error.contains("registration '"), "\(ending)")
+        #expect(ending.error.contains(start) && ending.error.contains(end), "\(ending)")
+    }
+
     /// Other users could replace the keys: through the group, through others, or, for root, as another owner.
     @Test(arguments: geteuid() == 0 ? [0o664, 0o646, 0o644] : [0o664, 0o646] as [mode_t])
     func aRootThatOthersMayWriteIsRefused(mode: mode_t) async throws {

@@ -36,8 +36,10 @@ struct AppValidateCommand: ReportingSubcommand {
         do throws(FileError) {
             _ = try File.open(readingRegular: FilePath(file))
         } catch {
-            let failure = CommandFailure(argument: error)
-            if failure.status == .usage { throw failure }
+            var failure = CommandFailure(argument: error)
+            guard failure.status == .usage else { return }
+            failure.hint = "pass the path of the registration"
+            throw failure
         }
     }
 

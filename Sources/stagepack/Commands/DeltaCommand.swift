@@ -153,7 +153,7 @@ struct DeltaCommand: ReportingSubcommand {
         do throws(FileError) {
             if let store = try IndexFile(index).store() { return store }
         } catch {
-            throw CommandFailure(argument: error)
+            throw IndexFile.failure(reading: error)
         }
         var failure = CommandFailure.usage("'\(index.forDisplay())' is in no store")
         failure.hint = IndexFile.advice

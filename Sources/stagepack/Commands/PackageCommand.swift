@@ -268,21 +268,32 @@ struct RecipeFile {
             // Reads one byte more than the limit, so that the error is about the size.
             bytes = try File.open(reading: FilePath(path)).readAll(limit: Recipe.byteLimit + 1)
         } catch {
-            throw CommandFailure(argument: error)
+            var failure = CommandFailure(argument: error)
+            if failure.status == .usage {
+                failure.hint =
+                    "name the file of a recipe; 'stagepack template' prints one to begin with"
+            }
+            throw failure
         }
         do throws(ManifestError) {
             return try Recipe(json: bytes)
         } catch {
-            var failure = CommandFailure(
+            throw CommandFailure(
                 status: .manifestInvalid,
                 message: "\(path.forDisplay()): \(error)",
-                hint: nil,
+                hint: Self.hint(for: error),
                 retryAdvice: .never
             )
-            if case .invalid = error {
-                failure.hint = "'stagepack template' prints a recipe that describes all members"
-            }
-            throw failure
+        }
+    }
+
+    private static func hint(for error: ManifestError) -> String {
+        switch error {
+        case .notJSON:
+            "correct it: a recipe is JSON that may have comments and trailing commas, as 'stagepack template' prints"
+        case .tooLarge: "select directories or patterns in the place of single files"
+        case .unknownVersion, .invalid, .duplicate:
+            "'stagepack template' prints a recipe that describes all members"
         }
     }
 

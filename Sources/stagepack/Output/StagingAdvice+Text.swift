@@ -83,6 +83,8 @@ extension StagingAdvice {
         case .prefetchFirst: "pass the --container of staged packs, or --app ID"
         case .nameEmptyDirectory:
             "name an empty directory with --container, or one that does not exist"
+        case .nameDirectory:
+            "name a directory with --container: there is a file at this path, or above it"
         case .useMakersVersion: "use the version of stagepack that made it"
         case .removeRecord: "remove it, and stage the packs again"
         case .restoreRecord:
