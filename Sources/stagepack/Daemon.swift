@@ -121,10 +121,10 @@ extension CommandFailure {
                     .daemonUnavailable,
                     "run 'unset STAGEPACK_SOCKET': its empty value disables the daemon"
                 )
-            case .notRunning:
+            case .notRunning(let sockets):
                 (
                     .daemonUnavailable,
-                    "start it: '\(Self.serviceCommand("start"))', or 'stagepackd'"
+                    DaemonStart(sockets: sockets, environment: ProcessEnvironment.current).hint
                 )
             case .accessDenied(let path):
                 (

@@ -64,11 +64,11 @@ struct DaemonTests {
         #expect(try installed.staged() == ["aurora": 1])
         let tasks = try await installed.run("tasks")
         #expect(tasks.status == 50)
-        let manager = geteuid() == 0 ? "systemctl" : "systemctl --user"
+        let option = geteuid() == 0 ? "" : " --socket \(installed.socketName)"
         #expect(
             tasks.error == """
                 stagepack: error: no daemon listens at '\(installed.socketName)'
-                hint: start it: '\(manager) start stagepackd', or 'stagepackd'
+                hint: start it: 'stagepackd\(option)'
 
                 """
         )
@@ -96,10 +96,26 @@ struct DaemonTests {
         #expect(
             tasks.error == """
                 stagepack: error: no daemon listens at '/run/home/control.sock'
-                hint: start it: 'systemctl --user start stagepackd', or 'stagepackd'
+                hint: start it: 'stagepackd --socket /run/home/control.sock'
 
                 """
         )
+    }
+
+    /// The package's socket starts the system's daemon for all users.
+    @Test(.rootInMountNamespace) func aUserIsToldOfTheSocketOfTheSystem() async throws {
+        var machine = try await SharedMachine()
+        machine.userEnvironment["STAGEPACK_SOCKET"] = ControlSocket.system
+        let without = try await machine.userForAll(["tasks"])
+        #expect(without.status == 50)
+        let start = "hint: as root, start it: 'stagepackd'\n"
+        #expect(without.error.hasSuffix(start), "\(without)")
+        let units = machine.installed.world.directory.path.appending("run/systemd/system")
+        try Directory.make(units).write([], to: "stagepackd.socket", durably: false)
+        let with = try await machine.userForAll(["tasks"])
+        let command = "systemctl enable --now stagepackd.socket"
+        #expect(with.status == 50)
+        #expect(with.error.hasSuffix("\nhint: as root, run '\(command)'\n"), "\(with)")
     }
 
     @Test func transfersArePausedResumedAndCancelledByTheirNumbers() async throws {
