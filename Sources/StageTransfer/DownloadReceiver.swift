@@ -356,8 +356,13 @@ extension TransferStateMachine.Outcome {
 }
 
 extension TransferError.ConnectionFault {
-    /// Classifies the fault by libcurl's result code.
+    /// Classifies the fault by its place and libcurl's result code.
     fileprivate init(_ end: ExchangeEnd) {
+        let fault = Self(code: end)
+        self = end.isFaultOfProxy ? .proxy(fault) : fault
+    }
+
+    private init(code end: ExchangeEnd) {
         switch end.code {
         case CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY: self = .nameLookup
         case CURLE_OPERATION_TIMEDOUT: self = .timeout

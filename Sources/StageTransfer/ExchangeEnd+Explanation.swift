@@ -52,6 +52,12 @@ extension ExchangeEnd {
         [ENETUNREACH, ENETDOWN, EHOSTUNREACH].contains(connection?.systemError ?? 0)
     }
 
+    /// `true` if the proxy, or its setting, is at fault, and not the server or the way from the proxy to it.
+    var isFaultOfProxy: Bool {
+        if isProxyInvalid { return true }
+        return isAtProxy && code != CURLE_PROXY && proxyStatus < 500
+    }
+
     /// `true` if the failed connection was one to the proxy.
     private var isAtProxy: Bool {
         guard let connection, let proxy = connection.proxy else { return false }

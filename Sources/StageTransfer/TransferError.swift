@@ -44,7 +44,7 @@ public indirect enum TransferError: Error, Equatable, Sendable {
     /// Fault of a connection to a server.
     @nonexhaustive
     public enum ConnectionFault: Equatable, Sendable {
-        /// The name of the host, or of the proxy, could not be resolved.
+        /// The name of the host could not be resolved.
         case nameLookup
         /// This machine has no route to the address, or its network is down.
         case noRoute
@@ -57,6 +57,8 @@ public indirect enum TransferError: Error, Equatable, Sendable {
         /// The connection broke before the response was complete, or the response does not tell whether the server
         /// processed the request.
         case lost
+        /// The fault is at the proxy, or its setting is not valid, so the server was not reached.
+        indirect case proxy(ConnectionFault)
     }
 
     /// Reason why a URL or a response is not accepted.

@@ -141,15 +141,7 @@ extension URLError {
         }
         let code: URLError.Code =
             switch error {
-            // A machine with a default route may lack those of one of the IP versions.
-            case .unreachable(_, .nameLookup, _):
-                NetworkRoute.hasDefault ? .cannotFindHost : .notConnectedToInternet
-            case .unreachable(_, .noRoute, _):
-                NetworkRoute.hasDefault ? .cannotConnectToHost : .notConnectedToInternet
-            case .unreachable(_, .connect, _): .cannotConnectToHost
-            case .unreachable(_, .handshake, _): .secureConnectionFailed
-            case .unreachable(_, .timeout, _): .timedOut
-            case .unreachable(_, .lost, _): .networkConnectionLost
+            case .unreachable(_, let fault, _): fault.code
             case .refused, .captivePortal: .badServerResponse
             case .wrongDigest: .cannotDecodeRawData
             case .unacceptable(_, .redirects): .httpTooManyRedirects
@@ -166,6 +158,24 @@ extension URLError {
             case .cancelled: .cancelled
             }
         self.init(code, reason: "\(error)", failing: url)
+    }
+}
+
+extension TransferError.ConnectionFault {
+    /// The code of the fault, which is the same at a proxy.
+    fileprivate var code: URLError.Code {
+        switch self {
+        // A machine with a default route may lack those of one of the IP versions.
+        case .nameLookup:
+            NetworkRoute.hasDefault ? .cannotFindHost : .notConnectedToInternet
+        case .noRoute:
+            NetworkRoute.hasDefault ? .cannotConnectToHost : .notConnectedToInternet
+        case .connect: .cannotConnectToHost
+        case .handshake: .secureConnectionFailed
+        case .timeout: .timedOut
+        case .lost: .networkConnectionLost
+        case .proxy(let fault): fault.code
+        }
     }
 }
 

@@ -5,6 +5,8 @@ public enum StagingAdvice: String, Codable, Sendable, CaseIterable {
 
     /// Check the network connection and the server.
     case checkNetwork
+    /// Check the network connection and the proxy.
+    case checkProxy
     /// Log in to the network.
     case logIn
     /// Pass a user name and a password, or a token.

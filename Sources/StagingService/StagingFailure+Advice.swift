@@ -129,6 +129,7 @@ extension StagingFailure {
 
     private static func outcome(of error: TransferError) -> Outcome {
         switch error {
+        case .unreachable(_, .proxy, _): (.transferFailed, .checkProxy, .later)
         case .unreachable: (.transferFailed, .checkNetwork, .later)
         case .refused(_, let status, _) where ResponseSummary.isTransient(status):
             (.transferFailed, .runAgainLater, retryAdvice(after: error))

@@ -176,6 +176,24 @@ struct MisbehaviourEncryptionTests {
         #expect(ending.error.contains("hint: set http_proxy") == (status == 407), "\(ending)")
         #expect(!ending.error.contains("netrc"))
     }
+
+    /// Nothing listens on the port of the proxy.
+    @Test(arguments: ["http://a.invalid/p", "https://a.invalid/p"])
+    func aProxyThatCannotBeReachedIsToBeChecked(url: String) async throws {
+        var world = try World()
+        var pack = try SamplePack.small(.aurora)
+        pack.pack.archive?.url = url
+        try world.publish(pack)
+        for name in ["http_proxy", "https_proxy"] {
+            world.program.environment[name] = "http://127.0.0.1:1"
+        }
+        let ending = try await world.run("prefetch", "--quiet", "--attempts", "1")
+        #expect(ending.status == 20, "\(ending)")
+        #expect(ending.error.contains("connection refused by the proxy 127.0.0.1:1"), "\(ending)")
+        let hint = "hint: check the network and the proxy, which http_proxy, https_proxy or all_proxy"
+        #expect(ending.error.contains(hint), "\(ending)")
+        #expect(ending.error.contains("'/etc/stagepack/stagepack.json'"), "\(ending)")
+    }
 }
 
 /// Servers that misbehave towards a worker of the daemon.

@@ -92,6 +92,30 @@ import Testing
         }
     }
 
+    @Test(
+        arguments: [("127.0.0.1:1", .connect), ("proxy.invalid", .nameLookup)]
+            as [(String, TransferError.ConnectionFault)]
+    )
+    func aFaultOfTheProxyIsNotOneOfTheServer(
+        proxy: String,
+        fault: TransferError.ConnectionFault
+    ) async {
+        var configuration = TransferConfiguration.single
+        configuration.proxies = ProxySettings(http: proxy)
+        let request = DownloadRequest("http://a.invalid/a", content: [1])
+        guard
+            case .unreachable(_, let found, _) = await failure(
+                of: request,
+                to: part,
+                configuration
+            )
+        else {
+            Issue.record("expected a proxy that cannot be reached")
+            return
+        }
+        #expect(found == .proxy(fault))
+    }
+
     /// libcurl's message contains the setting with its password.
     @Test(arguments: ["foo://user:secret@a:1", "http://user:secret@a:99999", "http://user:secret@"])
     func aProxyThatCannotBeOneIsNotReportedWithItsPassword(proxy: String) async {

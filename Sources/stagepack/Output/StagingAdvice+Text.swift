@@ -46,11 +46,15 @@ extension StagingAdvice {
         case .runAgainLater: "run it again later"
         case .raiseLimits: SystemShortage.limitHint
         case .checkNetwork: "check the network and the server, then run it again"
+        case .checkProxy:
+            "check the network and the proxy, which http_proxy, https_proxy or all_proxy names, or "
+                + "'\(SettingsFile.path)', or 'stagepackd.json' of the daemon, then run it again"
         case .logIn:
             "log in to the network with a web browser, or correct the URL, then run it again"
         case .passCredentials: "pass credentials with --netrc-file or --token-file"
         case .passProxyCredentials:
-            "set http_proxy or https_proxy to 'http://USER:PASSWORD@HOST:PORT'"
+            "set http_proxy or https_proxy, or for services 'httpProxy' or 'httpsProxy' in "
+                + "'\(SettingsFile.path)', to 'http://USER:PASSWORD@HOST:PORT'"
         case .checkURL: "check the URL"
         case .checkManifestURL: "check the URL of the manifest"
         case .checkSourceFile:
@@ -60,7 +64,9 @@ extension StagingAdvice {
             "let this user read the file and search the directories above it, or run it as a user who may"
         case .nameManifestFile: "name the manifest's file"
         case .checkClock: "check this machine's clock with 'date'"
-        case .passAuthority: "if the server has an authority of its own, pass it with --cacert"
+        case .passAuthority:
+            "if the server has an authority of its own, pass it with --cacert, or for services name it as "
+                + "'certificateAuthorities' in '\(SettingsFile.path)'"
         case .goOnline: "run it again without --offline and STAGEPACK_OFFLINE"
         case .freeSpace: "free some space"
         case .freeInodes: FileError.inodeAdvice
