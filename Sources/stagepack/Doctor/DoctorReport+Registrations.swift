@@ -101,12 +101,13 @@ extension DoctorReport {
             return
         }
         let validate = Self.run(HintSource.quoted(["app", "validate", path.string]))
-        let registration: Registration
+        let found: RegistrationFolders.Found
         do throws(StagingFailure) {
-            registration = try folders.registration(of: id).value
+            found = try folders.registration(of: id)
         } catch {
             return add(.problem, subject: subject, finding: "\(error)", hint: validate)
         }
+        let registration = found.value
         let findings =
             AppValidateCommand.findings(path).map(\.finding) + missingManifests(of: registration)
         for finding in findings {
@@ -124,6 +125,27 @@ extension DoctorReport {
         if findings.isEmpty {
             add(.good, subject: subject, finding: "version \(registration.version), '\(path)'")
         }
+        checkVersion(of: found, subject: subject)
+    }
+
+    /// Notes a registration of the site with another version than that of the package, which it overrides: an update of the
+    /// package changes only its own.
+    private mutating func checkVersion(of found: RegistrationFolders.Found, subject: String) {
+        let (path, version) = (found.path, found.value.version)
+        let ofPackage = found.overridden.first { file in
+            file.removingLastComponent() == RegistrationLocations.ofPackages
+        }
+        // A user may have an installation of another version. A file of the package that cannot be used has no effect.
+        guard RegistrationLocations.ofSystem.contains(path.removingLastComponent()), let ofPackage,
+            let package = try? RegistrationFolders.read(ofPackage, for: found.value.application),
+            package.version != version
+        else { return }
+        add(
+            .note,
+            subject: subject,
+            finding: "version \(version) overrides version \(package.version) of '\(ofPackage)'",
+            hint: "as root, set 'version' in '\(path)' to '\(package.version)' if that is installed"
+        )
     }
 
     /// Reports files that seem to be registrations and are not used because of their names.
