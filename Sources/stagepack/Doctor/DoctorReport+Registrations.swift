@@ -143,7 +143,7 @@ extension DoctorReport {
         add(
             .note,
             subject: subject,
-            finding: "version \(version) overrides version \(package.version) of '\(ofPackage)'",
+            finding: "its version is \(version), and that of '\(ofPackage)' is \(package.version)",
             hint: "as root, set 'version' in '\(path)' to '\(package.version)' if that is installed"
         )
     }
