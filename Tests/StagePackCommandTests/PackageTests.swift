@@ -424,6 +424,14 @@ struct PackageTests: PublisherSuite {
         #expect(ending.error.contains("\nhint: \(hint)"), "\(ending)")
     }
 
+    @Test func anOutputBelowAFileHasAHint() async throws {
+        try tree()
+        let ending = try await program.run(["package", "recipe.json", "-o", "recipe.json/a.tar"])
+        #expect(ending.status == 31, "\(ending)")
+        let hint = "there is a file in the place of a directory: move it, or name another path"
+        #expect(ending.error.hasSuffix("': Not a directory\nhint: \(hint)\n"), "\(ending)")
+    }
+
     @Test func theTemplateIsWrittenOnceAndPackaged() async throws {
         try write("assets/one.txt", "one")
         #expect(try await program.run(["template", "-o", "recipe.json"]).status == 0)

@@ -108,12 +108,13 @@ extension CommandFailure {
     /// The hint for a new file whose name exists already, and which may be a private key.
     static let hintForExistingFile = "name a file that does not exist"
 
-    /// Returns the hint for a link instead of a folder of a store, which no command follows; `nil` for other errors.
+    /// Returns the hint for a file, or a link that no command follows, instead of a directory; `nil` for other errors.
     private static func hint(forFolder error: FileError) -> String? {
-        guard error.errno == .notDirectory, let name = error.path.lastComponent?.string,
+        guard error.errno == .notDirectory else { return nil }
+        guard let name = error.path.lastComponent?.string,
             StoreObjectKind.allCases.contains(where: { $0.folder == name }),
             FileStatus.isSymbolicLink(error.path), (try? Directory.open(error.path)) != nil
-        else { return nil }
+        else { return "there is a file instead of a directory: move it, or name another path" }
         return
             "the folder '\(name)' of a store cannot be a link: put the folder there, or link the whole store"
     }
