@@ -37,8 +37,8 @@ extension Registration {
                 ?? "the registration of '\(application)'"
             throw .registration("\(name): \(fault)", file: file)
         }
-        guard let found else { return nil }
-        return try .reading(found, stored: reader, of: application)
+        guard let metadata = found else { return nil }
+        return try .reading(metadata, stored: reader, of: application)
     }
 
     /// Returns the root metadata that the registration names or contains; `nil` if there is none.
