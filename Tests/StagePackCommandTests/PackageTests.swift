@@ -428,7 +428,7 @@ struct PackageTests: PublisherSuite {
         try tree()
         let ending = try await program.run(["package", "recipe.json", "-o", "recipe.json/a.tar"])
         #expect(ending.status == 31, "\(ending)")
-        let hint = "there is a file in the place of a directory: move it, or name another path"
+        let hint = "there is a file instead of a directory: move it, or name another path"
         #expect(ending.error.hasSuffix("': Not a directory\nhint: \(hint)\n"), "\(ending)")
     }
 
