@@ -93,7 +93,7 @@ struct BaseContentMap: Sendable {
             var offset: Int64 = 0
             for frame in list {
                 let frame = index.frames[frame]
-                frames[frame.digest.hashValue] = Place(file: number, offset: offset)
+                frames[frame.digest.hashValue] = Location(file: number, offset: offset)
                 offset += Int64(frame.length)
             }
         }
