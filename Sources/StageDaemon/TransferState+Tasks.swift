@@ -240,7 +240,7 @@ extension Scheduler {
             case .pausedByClient, .pausedByUser, .earliestBegin, .metered, .onBattery,
                 .powerSaver, .discretionary, .penalty, .quota, .authentication:
                 true
-            case .offline, .portal, .disk, .slot, .backoff, .server, .clock: false
+            case .offline, .portal, .disk, .slot, .backoff, .server, .clock, .other: false
             }
         }
     }
