@@ -138,6 +138,33 @@ struct PackageHookTests {
         #expect(log.map { $0.split(separator: " ").first } == ["gc", "prefetch"], "\(log)")
     }
 
+    /// A second 'wait' for a step that has ended prints an error in bash as '/bin/sh', and returns 127.
+    @Test(arguments: [["/bin/sh"], ["/bin/bash", "--posix"]])
+    func aSignalBeforeTheWaitForAStepKeepsItsStatus(shell: [String]) async throws {
+        let world = try World()
+        let path = world.directory.path
+        _ = try hook(in: world.directory, startsTimer: true)
+        try ProgramFile.write("#!/bin/sh\nexit 0\n", to: path.appending("bin/systemctl"))
+        let functions = """
+            set -u
+            kill() { return 0; }
+            wait() {
+                [ "$worker" = "${sent-}" ] || { sent=$worker; command kill -TERM $$; }
+                command wait "$@"
+            }
+
+            """
+        let script = try text(of: path.appending("hook")).replacing("set -u\n", with: functions)
+        try world.directory.write(Array(script.utf8), to: "hook", durably: false)
+        let program = Program(
+            wrapper: ["/usr/bin/timeout", "300"] + shell + [path.appending("hook").string]
+        )
+        let ending = try await program.run([])
+        #expect(ending == Program.Ending(status: 0, output: "", error: ""))
+        let calls = try text(of: path.appending("calls")).split(separator: "\n")
+        #expect(calls.count == 2, "\(calls)")
+    }
+
     /// The timer's service is started if the timer is enabled and no policy forbids it, and a program that hangs
     /// delays no package manager.
     @Test(
