@@ -99,6 +99,8 @@ import SystemPackage
         var options = Options(request, configuration: configuration)
         if !keepsConnection {
             options.numbers += [(CURLOPT_FRESH_CONNECT, 1), (CURLOPT_FORBID_REUSE, 1)]
+            // As for a request that may not be repeated (``Options``).
+            if request.mayRepeat { options.fields.append("Expect:") }
         }
         for (option, value) in options.numbers {
             let code = unsafe stage_easy_set_number(pointer, option, value)

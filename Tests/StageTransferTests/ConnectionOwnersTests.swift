@@ -25,6 +25,22 @@ import Testing
         }
     }
 
+    /// After a 417, libcurl repeats a request over any connection that it has kept.
+    @Test func onlyTheOwnersRequestsAskForA100Continue() async throws {
+        server.answer("/in", with: .content([]))
+        try directory.directory.write(noise(3 << 20), to: "body", durably: false)
+        let path = directory.directory.path.appending("body")
+        try await withEngine { engine in
+            for user: UInt32 in [1, 2] {
+                var request = UploadRequest(url: server.url("/in"))
+                request.method = .put
+                request.user = user
+                _ = try await engine.upload(request, from: try File.open(reading: path))
+            }
+        }
+        #expect(server.requests.map { $0["expect"] } == ["100-continue", nil])
+    }
+
     /// The kernel shows the owner of each socket (proc_pid_net(5)), which firewalls compare.
     @Test(.root("connections of other users take root"))
     func aConnectionBelongsToItsUser() async throws {
