@@ -21,7 +21,7 @@ struct ConnectionOwners {
     ///
     /// - Parameters:
     ///   - user: The user of the request; `nil` for the process's own.
-    ///   - server: The server or proxy to which libcurl connects; equal for all requests that may share a connection.
+    ///   - server: The key of the server or proxy (``TransferConfiguration/connectionKey(for:)``).
     ///   - now: The current time.
     /// - Returns: `true` if the user owns the kept connections, `false` if another user does.
     mutating func begin(
@@ -57,7 +57,8 @@ struct ConnectionOwners {
 extension TransferConfiguration {
     /// Returns the server or proxy to which libcurl connects for a URL, equal for all requests that may share a connection.
     func connectionKey(for url: TransferURL) -> String {
-        if let proxy = proxy(for: url), !proxy.isEmpty { return proxy }
+        // For https, a connection to the proxy is a tunnel to one server.
+        if url.scheme != "https", let proxy = proxy(for: url), !proxy.isEmpty { return proxy }
         // libcurl may treat a name with a final dot like the same name without it.
         let host = url.host.hasSuffix(".") ? String(url.host.dropLast()) : url.host
         return "\(host):\(url.port)"

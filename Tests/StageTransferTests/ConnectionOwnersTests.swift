@@ -98,17 +98,13 @@ import Testing
     /// Requests that libcurl may send over one connection have one owner.
     @Test func aProxyOrAServerHasOneOwner() throws {
         var configuration = TransferConfiguration()
-        configuration.proxies = ProxySettings(http: "http://proxy.example:3128")
+        let proxy = "http://proxy.example:3128"
+        configuration.proxies = ProxySettings(http: proxy, https: proxy)
         let keys = try [
             "http://a.example/1", "http://b.example/2", "https://A.example./3",
             "https://a.example/4", "http://127.0.0.1:8080/5",
         ].map { try configuration.connectionKey(for: TransferURL($0)) }
-        #expect(
-            keys == [
-                "http://proxy.example:3128", "http://proxy.example:3128", "a.example:443",
-                "a.example:443", "127.0.0.1:8080",
-            ]
-        )
+        #expect(keys == [proxy, proxy, "a.example:443", "a.example:443", "127.0.0.1:8080"])
     }
 
     /// Downloads the content on behalf of a user.
