@@ -45,19 +45,19 @@ struct PowerSupplies: Hashable {
 extension PowerSupplies {
     /// Reads the supplies, without those that cannot be read.
     init(sysfs: FilePath) {
-        let place = sysfs.appending("class/power_supply")
+        let folder = sysfs.appending("class/power_supply")
         // A missing or hidden directory means that the machine reports nothing.
-        let entries = (try? Directory.open(place).entries()) ?? []
+        let entries = (try? Directory.open(folder).entries()) ?? []
         supplies = entries.sorted { $0.path.string < $1.path.string }
-            .compactMap { Supply(place.appending($0.name)) }
+            .compactMap { Supply(folder.appending($0.name)) }
     }
 }
 
 extension PowerSupplies.Supply {
-    fileprivate init?(_ place: FilePath) {
+    fileprivate init?(_ folder: FilePath) {
         func read(_ name: String) -> String? {
             // The supply may have been removed, or its driver may lack this attribute.
-            guard let file = try? File.open(readingRegular: place.appending(name)),
+            guard let file = try? File.open(readingRegular: folder.appending(name)),
                 let bytes = try? file.readAll(limit: 4096)
             else { return nil }
             let text = String(decoding: bytes, as: UTF8.self)

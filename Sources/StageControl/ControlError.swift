@@ -74,8 +74,8 @@ extension ControlError: CustomStringConvertible {
     package var description: String {
         switch self {
         case .notRunning(let paths):
-            let places = paths.map { "'\($0)'" }.joined(separator: " or ")
-            return "no daemon listens at \(places.isEmpty ? "any socket" : places)"
+            let sockets = paths.map { "'\($0)'" }.joined(separator: " or ")
+            return "no daemon listens at \(sockets.isEmpty ? "any socket" : sockets)"
         case .accessDenied(let path): return "this user may not connect to the daemon at '\(path)'"
         case .pathTooLong(let path):
             return "the path of a socket has at most 107 bytes, found \(path.utf8.count): '\(path)'"

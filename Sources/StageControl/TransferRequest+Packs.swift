@@ -26,7 +26,7 @@ extension TransferRequest {
 
     /// Returns whether the task is for a pack; `nil` if its description omits packs and does not list this one.
     ///
-    /// The order of a staging decides if it names packs.
+    /// The job of a staging decides if it names packs.
     package func isFor(_ pack: PackID) -> Bool? {
         let words = description?.split(separator: " ").map(String.init) ?? []
         guard kind == .staging else { return words == [pack.text] }

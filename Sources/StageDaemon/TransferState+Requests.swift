@@ -159,7 +159,7 @@ extension TransferState {
     ) throws(ControlRefusal) -> ChangeStep {
         var task = task
         let id = task.record.id
-        // Verified content that waits for its place is scheduled, too.
+        // Verified content that waits to be moved to its destination is scheduled, too.
         guard let item = scheduler.items[id], task.record.state != .ended else {
             if change.state == .cancelled { return .none }
             throw ControlRefusal(.conflict, message: "task \(id) has ended")

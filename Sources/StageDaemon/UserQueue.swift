@@ -23,12 +23,12 @@ struct UserQueue {
     /// Lane of each queued transfer.
     ///
     /// Withdrawn transfers stay in the lane's list until they reach its front.
-    private var places: [Int64: Lane] = [:]
+    private var laneOf: [Int64: Lane] = [:]
     /// Number of entries in all lists, including those of withdrawn transfers.
     private(set) var entryCount = 0
 
     /// Set if no transfer is queued.
-    var isEmpty: Bool { places.isEmpty }
+    var isEmpty: Bool { laneOf.isEmpty }
 
     /// Queues a transfer.
     mutating func append(_ id: Int64, as item: Scheduler.Item) {
@@ -39,15 +39,15 @@ struct UserQueue {
             priority: item.priority,
             ignoresHostDelays: item.ignoresHostDelays
         )
-        places[id] = lane
+        laneOf[id] = lane
         lanes[lane, default: Contents(limit: item.sessionLimit)].limit = item.sessionLimit
         lanes[lane]?.ids.append(id)
         entryCount += 1
-        if entryCount > 2 * places.count + 1024 { prune() }
+        if entryCount > 2 * laneOf.count + 1024 { prune() }
     }
 
     /// Withdraws a transfer.
-    mutating func withdraw(_ id: Int64) { places[id] = nil }
+    mutating func withdraw(_ id: Int64) { laneOf[id] = nil }
 
     /// Removes and returns the next transfer of all lanes for which `mayRun` returns `true`; `nil` if there is none.
     mutating func next(where mayRun: (Lane, Int) -> Bool) -> Int64? {
@@ -61,7 +61,7 @@ struct UserQueue {
         guard let best else { return nil }
         lanes[best.lane]?.ids.removeFirst()
         entryCount -= 1
-        places[best.id] = nil
+        laneOf[best.id] = nil
         return best.id
     }
 
@@ -80,7 +80,7 @@ struct UserQueue {
     /// Returns the first transfer of a lane that was not withdrawn.
     private mutating func head(of lane: Lane) -> Int64? {
         while let id = lanes[lane]?.ids.first {
-            if places[id] == lane { return id }
+            if laneOf[id] == lane { return id }
             lanes[lane]?.ids.removeFirst()
             entryCount -= 1
         }
@@ -92,7 +92,7 @@ struct UserQueue {
     private mutating func prune() {
         for (lane, contents) in lanes {
             var known: Set<Int64> = []
-            let ids = contents.ids.filter { places[$0] == lane && known.insert($0).inserted }
+            let ids = contents.ids.filter { laneOf[$0] == lane && known.insert($0).inserted }
             lanes[lane] = ids.isEmpty ? nil : Contents(ids: Deque(ids), limit: contents.limit)
         }
         entryCount = lanes.values.reduce(0) { $0 + $1.ids.count }

@@ -203,10 +203,10 @@ package struct StagingFrame: Sendable {
         at time: Double
     ) -> StyledText {
         let spinner = StyledText(glyphs.spinner(at: time), style: .accent)
-        let place = request.source?.hostForDisplay.map { " from \($0)" } ?? ""
+        let origin = request.source?.hostForDisplay.map { " from \($0)" } ?? ""
         let seconds = Int(max(0, time - request.beganAt))
         let text = request.waiting.map { ": \($0)" } ?? ""
         let age = seconds > 0 ? " (\(seconds) s)" : ""
-        return (spinner + " manifest" + place + text + age).fitted(toColumns: usable)
+        return (spinner + " manifest" + origin + text + age).fitted(toColumns: usable)
     }
 }

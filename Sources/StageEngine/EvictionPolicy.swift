@@ -208,20 +208,20 @@ public struct EvictionPolicy: Equatable, Sendable {
 
     /// Returns all generations that may be evicted, in order of eviction.
     package func candidates(sparing spared: Set<PackID>) -> [Eviction] {
-        generations.compactMap { stored -> (place: Place, eviction: Eviction)? in
+        generations.compactMap { stored -> (sortKey: SortKey, eviction: Eviction)? in
             guard !stored.isLeased, let reason = reason(for: stored, spared) else { return nil }
             let priority = stored.role == .current ? offers[stored.id]?.priority ?? 0 : 0
-            let place = Place(
-                key: (reason.order, stored.lastUsed, priority, stored.id, stored.name)
+            let sortKey = SortKey(
+                values: (reason.order, stored.lastUsed, priority, stored.id, stored.name)
             )
-            return (place, Eviction(generation: stored, reason: reason))
+            return (sortKey, Eviction(generation: stored, reason: reason))
         }
-        .sorted { $0.place.key < $1.place.key }.map(\.eviction)
+        .sorted { $0.sortKey.values < $1.sortKey.values }.map(\.eviction)
     }
 
     /// The sort key of a candidate: reason, last use, priority, and then an arbitrary fixed order.
-    private struct Place {
-        var key: (Int, Int64, Int, PackID, GenerationName)
+    private struct SortKey {
+        var values: (Int, Int64, Int, PackID, GenerationName)
     }
 
     /// Returns the reason why the generation may be evicted, or `nil` if it may not.

@@ -52,20 +52,20 @@ public struct EvictionQueue: Equatable, Sendable {
         var space = taken
         let count = spared.count + evictions.count - next
         while chosen.count < count, space.size < goal.size || !space.freed.covers(goal.freed) {
-            let place = chosen.count
+            let index = chosen.count
             let eviction =
-                place < spared.count ? spared[place] : evictions[next + place - spared.count]
+                index < spared.count ? spared[index] : evictions[next + index - spared.count]
             space.add(eviction.generation)
             chosen.append(eviction)
         }
         let considered = chosen.count
         var left: [Eviction] = []
         // Keeps chosen generations that are not needed for the goal, beginning with the one that would be evicted last.
-        for place in chosen.indices.reversed() where isForFileSystem {
-            let generation = chosen[place].generation
+        for index in chosen.indices.reversed() where isForFileSystem {
+            let generation = chosen[index].generation
             space.remove(generation)
             if space.size >= goal.size, space.freed.covers(goal.freed) {
-                left.append(chosen.remove(at: place))
+                left.append(chosen.remove(at: index))
             } else {
                 space.add(generation)
             }

@@ -126,8 +126,8 @@ extension ContentIndex {
         var cursor = DirectoryCursor(base.content)
         for (position, file) in files {
             guard let path = base.contentMap.path(of: file),
-                let place = try cursor.location(of: path),
-                let status = try place.directory.status(place.name),
+                let location = try cursor.location(of: path),
+                let status = try location.directory.status(location.name),
                 status.kind == .file, status.size == file.size,
                 status.mode == UInt32(file.mode.rawValue), status.linkCount < 16_384
             else { continue }

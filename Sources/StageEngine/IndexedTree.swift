@@ -15,12 +15,12 @@ struct IndexedTree: Sendable {
     let directoryCount: Int
     let content: Directory
     /// The destinations of the bytes of all frames, grouped by frame.
-    private let places: [Place]
-    /// The start of each frame's group in `places`, followed by the end of the last group.
+    private let destinations: [Destination]
+    /// The start of each frame's group in `destinations`, followed by the end of the last group.
     private let starts: [Int]
 
     /// The destination of a part of a frame.
-    private struct Place {
+    private struct Destination {
         var offset: Int64
         var entry: Int32
         var start: Int32
@@ -36,56 +36,59 @@ struct IndexedTree: Sendable {
         directoryCount = verified.directoryCount
         self.content = content
         var ends = [Int](repeating: 0, count: index.frames.count + 1)
-        Self.forEachPlace(of: index) { frame, _ in ends[frame + 1] += 1 }
+        Self.forEachDestination(of: index) { frame, _ in ends[frame + 1] += 1 }
         for frame in index.frames.indices { ends[frame + 1] += ends[frame] }
         starts = ends
-        let none = Place(offset: 0, entry: 0, start: 0, count: 0)
-        var places = [Place](repeating: none, count: ends.last ?? 0)
-        Self.forEachPlace(of: index) { frame, place in
-            places[ends[frame]] = place
+        let none = Destination(offset: 0, entry: 0, start: 0, count: 0)
+        var destinations = [Destination](repeating: none, count: ends.last ?? 0)
+        Self.forEachDestination(of: index) { frame, destination in
+            destinations[ends[frame]] = destination
             ends[frame] += 1
         }
-        self.places = places
+        self.destinations = destinations
     }
 
-    private static func forEachPlace(of index: ContentIndex, _ take: (Int, Place) -> Void) {
+    private static func forEachDestination(
+        of index: ContentIndex,
+        _ take: (Int, Destination) -> Void
+    ) {
         for (position, file) in index.files where file.size > 0 {
             switch file.content {
             case .part(let frame, let start):
-                let place = Place(
+                let destination = Destination(
                     offset: 0,
                     entry: Int32(position),
                     start: Int32(start),
                     count: Int32(file.size)
                 )
-                take(frame, place)
+                take(frame, destination)
             case .frames(let list):
                 var offset: Int64 = 0
                 for frame in list {
                     let count = index.frames[frame].length
-                    let place = Place(
+                    let destination = Destination(
                         offset: offset,
                         entry: Int32(position),
                         start: 0,
                         count: Int32(count)
                     )
-                    take(frame, place)
+                    take(frame, destination)
                     offset += Int64(count)
                 }
             }
         }
     }
 
-    private func places(of frame: Int) -> ArraySlice<Place> {
-        places[starts[frame]..<starts[frame + 1]]
+    private func destinations(of frame: Int) -> ArraySlice<Destination> {
+        destinations[starts[frame]..<starts[frame + 1]]
     }
 
     /// Creates the directories and the empty files.
     func prepare(_ cursor: inout DirectoryCursor) throws(FileError) {
         for directory in index.directories {
-            let place = try cursor.existingLocation(of: directory.text)
-            try place.directory.removeUnless(.directory, at: place.name)
-            _ = try place.directory.makeDirectory(place.name, exactly: .directory)
+            let location = try cursor.existingLocation(of: directory.text)
+            try location.directory.removeUnless(.directory, at: location.name)
+            _ = try location.directory.makeDirectory(location.name, exactly: .directory)
         }
         for (position, file) in index.files where file.size == 0 {
             try makeFile(at: index.entries.path(at: position), for: file, using: &cursor)
@@ -106,14 +109,16 @@ struct IndexedTree: Sendable {
     func makeLinks(_ cursor: inout DirectoryCursor) throws(FileError) {
         for position in index.entries.indices {
             guard case .link(let target) = index.entries.kind(at: position) else { continue }
-            let place = try cursor.existingLocation(of: index.entries.path(at: position).text)
+            let location = try cursor.existingLocation(of: index.entries.path(at: position).text)
             do throws(FileError) {
-                try place.directory.createLink(place.name, to: target.text)
+                try location.directory.createLink(location.name, to: target.text)
             } catch  where error.errno == .fileExists {
                 // An earlier run made this link. Replacing it by a rename could leave a temporary name in the
                 // pack after a crash.
-                if let name = place.name.lastComponent { try place.directory.removeTree(name) }
-                try place.directory.createLink(place.name, to: target.text)
+                if let name = location.name.lastComponent {
+                    try location.directory.removeTree(name)
+                }
+                try location.directory.createLink(location.name, to: target.text)
             }
         }
     }
@@ -127,20 +132,20 @@ struct IndexedTree: Sendable {
         using cursor: inout DirectoryCursor
     ) throws(FileError) -> Int64 {
         var written: Int64 = 0
-        for place in places(of: frame) where !done[Int(place.entry)] {
-            let position = Int(place.entry)
+        for destination in destinations(of: frame) where !done[Int(destination.entry)] {
+            let position = Int(destination.entry)
             guard let file = index.entries.file(at: position) else { continue }
             let target = try makeFile(
                 at: index.entries.path(at: position),
                 for: file,
                 using: &cursor
             )
-            let start = Int(place.start)
-            let part = bytes.span.extracting(start..<start + Int(place.count))
-            try target.write(part, at: place.offset)
-            written += Int64(place.count)
-            let end = place.offset + Int64(place.count)
-            let isDue = end == file.size || end >> 20 != place.offset >> 20
+            let start = Int(destination.start)
+            let part = bytes.span.extracting(start..<start + Int(destination.count))
+            try target.write(part, at: destination.offset)
+            written += Int64(destination.count)
+            let end = destination.offset + Int64(destination.count)
+            let isDue = end == file.size || end >> 20 != destination.offset >> 20
             if isDue && file.size >= Self.largeSize { target.startWriting() }
         }
         return written
@@ -160,7 +165,7 @@ struct IndexedTree: Sendable {
     /// Returns the frames that are needed for files that are not `done`.
     func frames(except done: [Bool]) -> [Int] {
         index.frames.indices.filter { frame in
-            places(of: frame).contains { !done[Int($0.entry)] }
+            destinations(of: frame).contains { !done[Int($0.entry)] }
         }
     }
 
@@ -243,7 +248,7 @@ extension IndexedTree {
             }
         }
         for (frame, found) in found {
-            let needed = places(of: frame).count { !inventory.done[Int($0.entry)] }
+            let needed = destinations(of: frame).count { !inventory.done[Int($0.entry)] }
             if found >= needed { inventory.frames.insert(frame) }
         }
         return inventory

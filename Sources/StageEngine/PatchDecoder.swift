@@ -175,8 +175,8 @@ private struct StagedPieceReader: ~Copyable {
                 entry = piece.entry
                 file = nil
                 let path = index.entries.path(at: piece.entry).text
-                if let place = try cursor.location(of: path) {
-                    file = try place.directory.file(reading: place.name)
+                if let location = try cursor.location(of: path) {
+                    file = try location.directory.file(reading: location.name)
                 }
             }
             _ = try file?.read(into: &bytes, at: piece.offset + Int64(range.lowerBound))

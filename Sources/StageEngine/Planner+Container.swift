@@ -36,13 +36,13 @@ extension Planner {
     /// Returns the free space for a container that does not exist: that of its nearest existing parent; `nil` if it
     /// cannot be read.
     private static func freeSpace(forContainerAt path: FilePath) -> FreeSpace? {
-        var place = path.absolute
+        var candidate = path.absolute
         while true {
             do throws(FileError) {
-                return try Directory.open(place).freeSpace()
+                return try Directory.open(candidate).freeSpace()
             } catch {
                 // The run that creates the container reports other errors.
-                guard error.errno == .noSuchFileOrDirectory, place.removeLastComponent() else {
+                guard error.errno == .noSuchFileOrDirectory, candidate.removeLastComponent() else {
                     return nil
                 }
             }

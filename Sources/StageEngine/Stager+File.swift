@@ -59,27 +59,27 @@ extension IndexSource {
     /// Downloads one file into the directory for individual files of unstaged packs.
     fileprivate func fetchFile(_ path: ContentPath) async throws(StageError) -> FilePath {
         // Held until the end, so that no other process removes the directory meanwhile.
-        let place = try await work.container.partialContent(
+        let partial = try await work.container.partialContent(
             of: reference.contentDigest,
             report: work.report
         )
-        let verified = try await index(for: place.directory)
+        let verified = try await index(for: partial.directory)
         let index = verified.content
         guard let found = index.resolve(path) else { throw .noSuchFile(path, .isMissing) }
-        guard case .file(let position) = found.place else {
+        guard case .file(let position) = found.item else {
             throw .noSuchFile(path, .isDirectory)
         }
-        let isFetched = try await fetchFile(position, of: verified, into: place.directory)
+        let isFetched = try await fetchFile(position, of: verified, into: partial.directory)
         try await StageError.blocking { () throws(FileError) in
             var isChanged = isFetched
             for link in found.links {
-                let isMade = try place.directory.makeLink(index.entries[link])
+                let isMade = try partial.directory.makeLink(index.entries[link])
                 isChanged = isChanged || isMade
             }
             // Syncs the names, the lease that readers look for, and the parent directories as well.
-            if isChanged { try place.directory.synchronizeFileSystem() }
+            if isChanged { try partial.directory.synchronizeFileSystem() }
         }
-        return place.content.pushing(FilePath(path.text))
+        return partial.content.pushing(FilePath(path.text))
     }
 
     /// Returns the index: one process fetches it, and the others read it from the directory.
@@ -111,7 +111,7 @@ extension IndexSource {
         let name = FilePath("\(ContainerLayout.content)/\(path)")
         let isThere = { @Sendable () throws(FileError) in
             // A file gets this name only when it is complete and verified.
-            try place.status(name) != nil
+            try directory.status(name) != nil
         }
         if try await StageError.blocking(isThere) { return false }
         let lock = try await lock(for: "file \(path)")
@@ -119,7 +119,7 @@ extension IndexSource {
         if try await StageError.blocking(isThere) { return false }
         let partialName = Self.partialDirectoryName(for: path)
         let (tree, local) = try await withBlockingThread { () throws(StageError) in
-            try prepare(position, of: index, in: place, partialName: partialName)
+            try prepare(position, of: index, in: directory, partialName: partialName)
         }
         let missing = tree.frames(except: local.done).filter { !local.frames.contains($0) }
         _ = try await FrameDownloader(source: self, tree: tree, done: local.done, deltas: nil)
@@ -128,11 +128,11 @@ extension IndexSource {
             try tree.makeEmptyFile(position)
             // Synced before the rename, since the final name means that the file is complete.
             try tree.content.file(reading: FilePath(path.text))?.synchronize()
-            try place.makeParents(of: name)
-            try tree.content.moveFile(FilePath(path.text), to: name, in: place)
+            try directory.makeParents(of: name)
+            try tree.content.moveFile(FilePath(path.text), to: name, in: directory)
         }
         // A directory that cannot be removed now is removed with its parent.
-        await withBlockingThread { _ = try? place.removeTree(partialName) }
+        await withBlockingThread { _ = try? directory.removeTree(partialName) }
         return true
     }
 
@@ -157,7 +157,10 @@ extension IndexSource {
         let wanted = done
         if let file = index.entries.file(at: position) {
             let (status, free) = try StageError.wrapping { () throws(FileError) in
-                (try place.status(FilePath(partialName).pushing(path)), try place.freeSpace())
+                (
+                    try directory.status(FilePath(partialName).pushing(path)),
+                    try directory.freeSpace()
+                )
             }
             let missing = ByteCount(max(0, file.size - (status?.allocatedSize ?? 0)))
             // The parent directories are created beside the incomplete file, and again for the complete one.
@@ -168,8 +171,8 @@ extension IndexSource {
             }
         }
         return try StageError.wrapping { () throws(FileError) in
-            let isContinued = try place.status(FilePath(partialName)) != nil
-            let scratch = try place.makeDirectory(
+            let isContinued = try directory.status(FilePath(partialName)) != nil
+            let scratch = try directory.makeDirectory(
                 FilePath(partialName),
                 exactly: .ownerReadWriteExecute
             )

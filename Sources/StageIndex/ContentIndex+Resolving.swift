@@ -4,7 +4,7 @@ extension ContentIndex {
     /// The result of resolving a path in the tree that the index describes.
     package struct Resolution: Equatable, Sendable {
         /// The file or directory that a path resolves to.
-        package enum Place: Equatable, Sendable {
+        package enum Item: Equatable, Sendable {
             /// The file at a position of the entries.
             case file(Int)
             /// A directory.
@@ -12,13 +12,13 @@ extension ContentIndex {
         }
 
         /// The file or directory that the path resolves to.
-        package var place: Place
+        package var item: Item
         /// The positions of the links that the path leads through, in order.
         package var links: [Int]
 
         /// Creates a resolution from its parts.
-        package init(place: Place, links: [Int] = []) {
-            self.place = place
+        package init(item: Item, links: [Int] = []) {
+            self.item = item
             self.links = links
         }
     }
@@ -34,7 +34,7 @@ extension ContentIndex {
         var rest = Self.components(path.text)[...]
         var way: [[UInt8]] = []
         var links: [Int] = []
-        var found = Resolution.Place.directory
+        var found = Resolution.Item.directory
         while let next = rest.popFirst() {
             // A file has nothing below it.
             guard found == .directory else { return nil }
@@ -59,7 +59,7 @@ extension ContentIndex {
                 rest = (Self.components(target.text) + rest)[...]
             }
         }
-        return Resolution(place: found, links: links)
+        return Resolution(item: found, links: links)
     }
 
     private static func components(_ text: String) -> [[UInt8]] {

@@ -88,8 +88,8 @@ extension DeltaSet {
     ) throws(IndexError) {
         var seen: Set<Int> = []
         seen.reserveCapacity(count)
-        var places: [(position: Int, window: Int)] = []
-        places.reserveCapacity(count)
+        var positions: [(position: Int, window: Int)] = []
+        positions.reserveCapacity(count)
         var next: Int64 = 0
         for _ in 0..<count {
             let step = try reader.difference("the frame of a delta frame")
@@ -101,7 +101,7 @@ extension DeltaSet {
                 throw reader.fault("two delta frames make one frame")
             }
             next = position + 1
-            places.append((Int(position), 0))
+            positions.append((Int(position), 0))
         }
         var last: Int64 = 0
         for index in 0..<count {
@@ -115,7 +115,7 @@ extension DeltaSet {
                 throw reader.fault("a delta frame refers to a missing window")
             }
             last = window
-            places[index].window = Int(window)
+            positions[index].window = Int(window)
         }
         var lengths: [Int] = []
         lengths.reserveCapacity(count)
@@ -124,12 +124,12 @@ extension DeltaSet {
                 try reader.number("the length of a delta frame", in: 1...IndexLimits.frameLength)
             )
         }
-        for (place, length) in zip(places, lengths) {
+        for (entry, length) in zip(positions, lengths) {
             let digest = try reader.digest("the digest of a delta frame")
             frames.append(
                 Frame(
-                    position: place.position,
-                    window: place.window,
+                    position: entry.position,
+                    window: entry.window,
                     length: length,
                     digest: digest
                 )

@@ -33,8 +33,8 @@ package struct RangePlan: Equatable, Sendable {
     package init(_ frames: some Collection<Int>, of deltas: DeltaSet, tableSize: Int) {
         let wanted = Set(frames)
         let ranges = deltas.ranges(afterTable: tableSize)
-        let places = deltas.frames.indices.filter { wanted.contains(deltas.frames[$0].position) }
-        self.init(places.map { (0, ranges[$0], $0) })
+        let positions = deltas.frames.indices.filter { wanted.contains(deltas.frames[$0].position) }
+        self.init(positions.map { (0, ranges[$0], $0) })
     }
 
     /// Plans one request for each bundle with some of the frames, for all of the bundle.
@@ -48,14 +48,14 @@ package struct RangePlan: Equatable, Sendable {
         }
     }
 
-    private init(_ places: [(bundle: Int, range: Range<Int64>, frame: Int)]) {
-        let total = places.reduce(Int64(0)) { $0 + Int64($1.range.count) }
+    private init(_ frames: [(bundle: Int, range: Range<Int64>, frame: Int)]) {
+        let total = frames.reduce(Int64(0)) { $0 + Int64($1.range.count) }
         let share = total / Int64(Self.count)
         let most = min(max(share, Self.length.lowerBound), Self.length.upperBound)
-        let order = places.sorted {
+        let ordered = frames.sorted {
             ($0.bundle, $0.range.lowerBound, $0.frame) < ($1.bundle, $1.range.lowerBound, $1.frame)
         }
-        requests = Self.requests(order, most: most, gap: Self.gap)
+        requests = Self.requests(ordered, most: most, gap: Self.gap)
         let gaps = zip(requests, requests.dropFirst()).filter { $0.bundle == $1.bundle }
             .map { $1.range.lowerBound - $0.range.upperBound }
         // Adds up the narrowest gaps first.
@@ -67,13 +67,13 @@ package struct RangePlan: Equatable, Sendable {
             widest = max(widest, gap)
         }
         let asked = byteCount
-        let wider = Self.requests(order, most: most, gap: widest)
+        let wider = Self.requests(ordered, most: most, gap: widest)
         // There may be many gaps of the same width.
         if wider.reduce(-asked, { $0 + Int64($1.range.count) }) <= budget { requests = wider }
     }
 
     private static func requests(
-        _ order: [(bundle: Int, range: Range<Int64>, frame: Int)],
+        _ ordered: [(bundle: Int, range: Range<Int64>, frame: Int)],
         most: Int64,
         gap: Int64
     ) -> [Request] {

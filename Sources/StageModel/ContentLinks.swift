@@ -89,8 +89,8 @@ public struct ContentLinks: Sendable {
             case .left: return "a link that stays inside the pack"
             case .entered: break
             }
-            budget -= walk.place.count
-            let found = link(at: walk.place, budget: &budget)
+            budget -= walk.path.count
+            let found = link(at: walk.path, budget: &budget)
             guard budget > 0 else { return "links that lead through fewer other links" }
             guard let next = found else { continue }
             hops += 1
@@ -101,14 +101,14 @@ public struct ContentLinks: Sendable {
     }
 
     /// Returns the link at a path, and subtracts the compared bytes from `budget`; returns `nil` also if that is used up.
-    private func link(at place: ArraySlice<UInt8>, budget: inout Int) -> Int? {
+    private func link(at path: ArraySlice<UInt8>, budget: inout Int) -> Int? {
         guard !heads.isEmpty else { return nil }
         var hash = PathHash()
         for byte in place { hash.add(byte) }
         var index = heads[hash.value] ?? -1
         while index >= 0, budget > 0 {
-            budget -= place.count
-            if self[Int(index)].path == place { return Int(index) }
+            budget -= path.count
+            if self[Int(index)].path == path { return Int(index) }
             index = links[Int(index)].next
         }
         return nil
@@ -124,7 +124,7 @@ private struct Walk {
     }
 
     /// The current path, without `.` and `..`; empty at the root.
-    private(set) var place: ArraySlice<UInt8>
+    private(set) var path: ArraySlice<UInt8>
     /// The remaining components.
     private var rest: ArraySlice<UInt8>
 
@@ -132,7 +132,7 @@ private struct Walk {
     var remaining: Int { rest.count }
 
     init(startingIn link: ArraySlice<UInt8>, following target: ArraySlice<UInt8>) {
-        place = link
+        path = link
         rest = target
         leave()
     }
@@ -151,19 +151,19 @@ private struct Walk {
             rest = rest[component.endIndex...]
             if component.elementsEqual(".".utf8) { continue }
             if component.elementsEqual("..".utf8) {
-                if place.isEmpty { return .left }
+                if path.isEmpty { return .left }
                 leave()
                 continue
             }
-            if !place.isEmpty { place.append(UInt8(ascii: "/")) }
-            place.append(contentsOf: component)
+            if !path.isEmpty { path.append(UInt8(ascii: "/")) }
+            path.append(contentsOf: component)
             return .entered
         }
     }
 
     /// Moves to the parent directory.
     private mutating func leave() {
-        place = place[..<(place.lastIndex(of: UInt8(ascii: "/")) ?? place.startIndex)]
+        path = path[..<(path.lastIndex(of: UInt8(ascii: "/")) ?? path.startIndex)]
     }
 }
 

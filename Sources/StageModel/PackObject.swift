@@ -36,8 +36,8 @@ extension Pack {
             PackObject("index", url: index.url, size: index.size, digests: index.digest),
             table,
         ]
-        for (place, delta) in index.deltas.enumerated() {
-            let member = "index.deltas[\(place)]"
+        for (position, delta) in index.deltas.enumerated() {
+            let member = "index.deltas[\(position)]"
             objects += [
                 PackObject(
                     member,

@@ -26,10 +26,10 @@ struct ServedTree: Sendable {
         var lines: [IndexPage.Line] = []
         for entry in try directory.entries() where ServedPath.isServed(entry.path.string) {
             // Resolved from the root, as a request would be: a link may lead up, but not out.
-            let place =
+            let target =
                 path.names.isEmpty ? entry.path : path.filePath.appending(entry.name)
             do throws(FileError) {
-                if let line = try line(named: entry.path.string, at: place) { lines.append(line) }
+                if let line = try line(named: entry.path.string, at: target) { lines.append(line) }
             } catch {
                 guard !error.isRefusedByLimit else { throw error }
             }

@@ -43,13 +43,13 @@ struct BundleLint: Sendable {
         case .failure(let error):
             return [LintFinding(severity: .error, member: member, message: "\(error)")]
         }
-        let checks = index.bundles.enumerated().flatMap { place, bundle in
+        let checks = index.bundles.enumerated().flatMap { position, bundle in
             manifest.urls(forBundle: bundle.digest, of: reference, manifestURL: manifestURL).map {
                 ObjectCheck(
                     size: ByteCount(bundle.size),
                     digests: [bundle.digest],
                     url: $0,
-                    member: "\(member): bundles[\(place)]"
+                    member: "\(member): bundles[\(position)]"
                 )
             }
         }

@@ -23,23 +23,23 @@ struct ContentAddresses: Sendable {
     private var entries: [Int] = []
     private var starts: [Int64] = []
     /// The address of each file, by entry; -1 for empty files and other entries.
-    private var places: [Int64]
+    private var fileStarts: [Int64]
     /// The address after the last one.
     private(set) var end: Int64 = 0
 
     /// Assigns addresses to the files of an index.
     init(of index: ContentIndex) {
-        places = Array(repeating: -1, count: index.entries.count)
+        fileStarts = Array(repeating: -1, count: index.entries.count)
         var known: [Digest: Int64] = [:]
         var used = [Bool](repeating: false, count: index.frames.count)
         for entry in index.entries.indices {
             guard let file = index.entries.file(at: entry), file.size > 0 else { continue }
-            if let place = known[file.digest] {
-                places[entry] = place
+            if let start = known[file.digest] {
+                fileStarts[entry] = start
                 continue
             }
             known[file.digest] = end
-            places[entry] = end
+            fileStarts[entry] = end
             entries.append(entry)
             starts.append(end)
             switch file.content {
@@ -67,7 +67,7 @@ struct ContentAddresses: Sendable {
 
     /// Returns the addresses of the file at `entry`; `nil` for empty files and other entries.
     func range(ofEntry entry: Int) -> Range<Int64>? {
-        places[entry] < 0 ? nil : file(at: places[entry])
+        fileStarts[entry] < 0 ? nil : file(at: fileStarts[entry])
     }
 
     /// Returns the addresses of the file that contains the byte at `address`.

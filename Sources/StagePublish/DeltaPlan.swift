@@ -21,7 +21,7 @@ struct DeltaPlan: Equatable {
         var frame: Int
         var addresses: AddressSet
         /// The most similar address, by which frames are ordered.
-        var place: Int64
+        var best: Int64
     }
 
     /// Creates an empty plan.
@@ -50,7 +50,7 @@ struct DeltaPlan: Equatable {
             let segments = addresses.segments(of: window.ranges)
             return Group(window: DeltaSet.Window(segments: segments), frames: frames)
         }
-        for candidate in candidates.sorted(by: { ($0.place, $0.frame) < ($1.place, $1.frame) }) {
+        for candidate in candidates.sorted(by: { ($0.best, $0.frame) < ($1.best, $1.frame) }) {
             var union = window
             union.formUnion(candidate.addresses)
             // Old content that a frame does not need makes references longer and takes memory.
@@ -113,8 +113,8 @@ struct DeltaPlan: Equatable {
         }
         return chosen.compactMap { frame, result in
             guard let first = result.addresses.ranges.first else { return nil }
-            let place = result.best ?? first.lowerBound
-            return Candidate(frame: frame, addresses: result.addresses, place: place)
+            let best = result.best ?? first.lowerBound
+            return Candidate(frame: frame, addresses: result.addresses, best: best)
         }
     }
 
@@ -134,8 +134,8 @@ struct DeltaPlan: Equatable {
         var expected = file?.lowerBound
         for frame in list {
             let length = Int64(new.frames[frame].length)
-            if let file, let place = anchors[new.frames[frame].digest] {
-                expected = file.lowerBound + place
+            if let file, let offset = anchors[new.frames[frame].digest] {
+                expected = file.lowerBound + offset
             } else if left.contains(frame), chosen[frame] == nil {
                 let near = expected.flatMap { choice.surroundings(of: $0, length: length) }
                 let piece = OldContentChoice.Piece(range: 0..<Int(length), counterpart: near)

@@ -113,7 +113,7 @@ struct FramePacker: ~Copyable {
                 slots[piece.slot] = use(previous.frames[position])
             } else if let form = made[digest] {
                 let bytes = form.compressed ?? piece.bytes
-                let place = try writer.append(bytes)
+                let location = try writer.append(bytes)
                 newBytes += Int64(bytes.count)
                 let compressed = form.digest.map {
                     ContentIndex.Compressed(digest: $0, length: bytes.count)
@@ -123,8 +123,8 @@ struct FramePacker: ~Copyable {
                         digest: digest,
                         length: piece.bytes.count,
                         compressed: compressed,
-                        bundle: previous.bundles.count + place.bundle,
-                        offset: place.offset
+                        bundle: previous.bundles.count + location.bundle,
+                        offset: location.offset
                     )
                 )
             }

@@ -115,15 +115,15 @@ struct OldContentChoice {
     /// corresponding file first.
     private func clusters(of samples: [SampleMatches.Sample], in piece: Piece) -> [LocationCluster]
     {
-        var places: [(address: Int64, sample: Int)] = []
+        var locations: [(address: Int64, sample: Int)] = []
         for (number, sample) in samples.enumerated() {
-            for address in sample.addresses { places.append((address, number)) }
+            for address in sample.addresses { locations.append((address, number)) }
         }
-        places.sort { $0 < $1 }
+        locations.sort { $0 < $1 }
         var clusters: [LocationCluster] = []
         var file: Range<Int64> = 0..<0
         var seen: Set<Int> = []
-        for (address, sample) in places {
+        for (address, sample) in locations {
             let isNear = clusters.last.map {
                 address < $0.range.upperBound + Self.gap && address <= file.upperBound
                     && $0.range.count < Self.reach * 2

@@ -9,7 +9,7 @@ struct PrefixChoice {
     private let matches: SampleMatches
     private let counterparts: Counterparts
     /// The pieces of the older version by the addresses of their first bytes.
-    private let places: [(address: Int64, piece: Int)]
+    private let piecesByAddress: [(address: Int64, piece: Int)]
     /// The pieces of each file of the older version, by entry, in the order of their offsets.
     private let ofFile: [Int: [Int]]
 
@@ -28,14 +28,14 @@ struct PrefixChoice {
         (self.new, self.source, self.matches) = (new, source, matches)
         counterparts = Counterparts(in: old)
         let addresses = ContentAddresses(of: old)
-        var places: [(address: Int64, piece: Int)] = []
+        var piecesByAddress: [(address: Int64, piece: Int)] = []
         var ofFile: [Int: [Int]] = [:]
         for (position, piece) in source.pieces.enumerated() {
             ofFile[piece.entry, default: []].append(position)
             guard let range = addresses.range(ofEntry: piece.entry) else { continue }
-            places.append((range.lowerBound + piece.offset, position))
+            piecesByAddress.append((range.lowerBound + piece.offset, position))
         }
-        self.places = places.sorted { $0.address < $1.address }
+        self.piecesByAddress = piecesByAddress.sorted { $0.address < $1.address }
         self.ofFile = ofFile.mapValues { pieces in
             pieces.sorted { source.pieces[$0].offset < source.pieces[$1].offset }
         }
@@ -128,9 +128,9 @@ struct PrefixChoice {
 
     /// Returns the piece of the older version that contains the byte at an address.
     private func piece(at address: Int64) -> Int? {
-        let next = places.partitioningIndex { $0.address > address }
+        let next = piecesByAddress.partitioningIndex { $0.address > address }
         guard next > 0 else { return nil }
-        let (start, piece) = places[next - 1]
+        let (start, piece) = piecesByAddress[next - 1]
         return address - start < source.pieces[piece].length ? piece : nil
     }
 }

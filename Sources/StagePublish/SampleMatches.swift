@@ -1,7 +1,7 @@
 /// A hash table of sample fingerprints.
 struct FingerprintTable: Sendable {
     /// A location in the older version.
-    struct Place: Sendable {
+    struct Location: Sendable {
         /// The slot of the sample's fingerprint.
         var slot: UInt32
         /// The address after the bytes that the fingerprint covers.
@@ -30,14 +30,14 @@ struct FingerprintTable: Sendable {
 
     /// Returns the locations of samples whose fingerprints are in the table; `address` maps offsets to
     /// addresses.
-    func places(
+    func locations(
         of samples: [ContentSampler.Sample],
         address: (_ offset: Int) -> Int64?
-    ) -> [Place] {
+    ) -> [Location] {
         samples.compactMap { sample in
             let slot = slot(for: sample.fingerprint)
             guard slots[slot] != 0, let address = address(sample.offset - 1) else { return nil }
-            return Place(slot: UInt32(slot), address: address + 1)
+            return Location(slot: UInt32(slot), address: address + 1)
         }
     }
 
@@ -102,12 +102,12 @@ struct SampleMatches: Sendable {
     }
 
     /// Adds locations; of each sample, the first ones are kept.
-    mutating func add(_ places: [FingerprintTable.Place]) {
-        for place in places {
-            let slot = Int(place.slot)
+    mutating func add(_ locations: [FingerprintTable.Location]) {
+        for location in locations {
+            let slot = Int(location.slot)
             guard counts[slot] < Self.perSample, addresses.count < Self.limit else { continue }
             counts[slot] += 1
-            addresses.append(place.address)
+            addresses.append(location.address)
             before.append(last[slot])
             last[slot] = Int32(addresses.count - 1)
         }
@@ -117,10 +117,10 @@ struct SampleMatches: Sendable {
     func samples(of frame: Int) -> [Sample] {
         (samples[frame] ?? []).map { slot, offset in
             var found: [Int64] = []
-            var place = last[Int(slot)]
-            while place >= 0 {
-                found.append(addresses[Int(place)])
-                place = before[Int(place)]
+            var number = last[Int(slot)]
+            while number >= 0 {
+                found.append(addresses[Int(number)])
+                number = before[Int(number)]
             }
             return Sample(offset: Int(offset), addresses: found)
         }

@@ -41,7 +41,7 @@ struct SampleSearch: Sendable {
         let (table, owners) = (matches.table, runs)
         try await forEach(of: runs.keys.sorted(), in: old) { frame, content in
             let own = extents[owners[frame] ?? 0..<0]
-            return table.places(of: sampler.samples(of: content.span)) { offset in
+            return table.locations(of: sampler.samples(of: content.span)) { offset in
                 own.address(ofByteAt: offset)
             }
         } add: {

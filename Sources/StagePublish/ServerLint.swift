@@ -51,11 +51,11 @@ package enum ServerLint {
         with engine: TransferEngine
     ) async -> [LintFinding] {
         await withTaskGroup(of: (Int, [LintFinding]).self) { group in
-            for (place, check) in checks.enumerated() {
-                group.addTask { (place, await check.findings(with: engine)) }
+            for (position, check) in checks.enumerated() {
+                group.addTask { (position, await check.findings(with: engine)) }
             }
             var findings: [Int: [LintFinding]] = [:]
-            for await (place, found) in group { findings[place] = found }
+            for await (position, found) in group { findings[position] = found }
             return checks.indices.flatMap { findings[$0] ?? [] }
         }
     }

@@ -285,8 +285,8 @@ private struct StoredObject: Sendable {
             // A delta for clients of the archive or a patch: its content cannot be compared without that.
             guard name.content == nil else { return outcome }
             do throws(StoredIndex.Fault) {
-                let place = store.path.pushing(FilePath(path))
-                let decoded = try StoredIndex.decode(bytes, at: place)
+                let location = store.path.pushing(FilePath(path))
+                let decoded = try StoredIndex.decode(bytes, at: location)
                 outcome.content = Digest(of: decoded.content)
             } catch {
                 if case .noMemory = error {

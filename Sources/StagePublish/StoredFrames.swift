@@ -71,9 +71,9 @@ struct StoredFrames: Sendable {
         var isMissing = false
         for range in ranges {
             try content.forEachPiece(in: range) { (piece, part) throws(FileError) in
-                guard !isMissing, !isStopped(), let place = index.frame(of: piece),
+                guard !isMissing, !isStopped(), let found = index.frame(of: piece),
                     let content = try recent.content(
-                        of: place.position,
+                        of: found.position,
                         in: self,
                         decompressor: &decompressor
                     )
@@ -81,7 +81,7 @@ struct StoredFrames: Sendable {
                     isMissing = true
                     return
                 }
-                bytes += content[place.offset + part.lowerBound..<place.offset + part.upperBound]
+                bytes += content[found.offset + part.lowerBound..<found.offset + part.upperBound]
             }
         }
         return isMissing ? nil : bytes

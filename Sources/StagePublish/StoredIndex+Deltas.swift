@@ -102,10 +102,10 @@ extension StoredIndex {
         for entry in try directory.entries().sorted(by: { $0.path.string < $1.path.string })
         where entry.kind == .file {
             guard let (found, set) = try deltaSet(entry.name, in: directory),
-                let place = reference.deltas.firstIndex(where: { $0.base == set.old }),
-                reference.deltas[place].frames.map({ $0.size > found.size }) ?? true
+                let position = reference.deltas.firstIndex(where: { $0.base == set.old }),
+                reference.deltas[position].frames.map({ $0.size > found.size }) ?? true
             else { continue }
-            reference.deltas[place].frames = found
+            reference.deltas[position].frames = found
             deltaSets[set.old] = set
         }
     }
@@ -157,7 +157,7 @@ extension StoredIndex {
         guard let directory = try Self.existing(folder) else { return }
         let content = reference.contentDigest
         let entries = try directory.entries().sorted { $0.path.string < $1.path.string }
-        for (place, delta) in reference.deltas.enumerated() {
+        for (position, delta) in reference.deltas.enumerated() {
             for entry in entries
             where entry.kind == .file
                 && entry.path.string.hasSuffix(".of.\(content).from.\(delta.base)")
@@ -165,9 +165,9 @@ extension StoredIndex {
                 guard let file = try directory.file(reading: entry.path),
                     let found = try StoredPatch.reference(of: file, to: content, from: delta.base),
                     entry.name == FilePath(found.url).lastComponent,
-                    reference.deltas[place].patch.map({ $0.size > found.size }) ?? true
+                    reference.deltas[position].patch.map({ $0.size > found.size }) ?? true
                 else { continue }
-                reference.deltas[place].patch = found
+                reference.deltas[position].patch = found
             }
         }
     }
@@ -193,8 +193,9 @@ extension StoredIndex {
         guard !bases.isEmpty else { return }
         let paths = try Self.indexes(bases, in: directory)
         let size = Int(reference.contentSize.rawValue)
-        for place in reference.deltas.indices where bases.contains(reference.deltas[place].base) {
-            let base = reference.deltas[place].base
+        for position in reference.deltas.indices
+        where bases.contains(reference.deltas[position].base) {
+            let base = reference.deltas[position].base
             let old = try Self.index(at: paths[base]?.path, in: directory)
             let expected = old.flatMap { IndexForPatch(of: index, from: $0) }
             // Without omitted digests, no delta is for clients of a patch.
@@ -203,7 +204,7 @@ extension StoredIndex {
                 (try? FrameDecompressor.contentSize(of: $0.span)) == size
                     && expected?.isRestored(by: $0) ?? true
             }
-            reference.deltas[place].patch?.indexDelta = found?.reference
+            reference.deltas[position].patch?.indexDelta = found?.reference
         }
     }
 

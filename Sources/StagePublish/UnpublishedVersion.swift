@@ -53,11 +53,11 @@ struct UnpublishedVersion: ~Copyable {
         var writer = BundleWriter(directory: newBundles.directory)
         for position in order {
             if Task.isCancelled { throw .cancelled }
-            let place = try PackagingError.wrapping { () throws(FileError) in
+            let location = try PackagingError.wrapping { () throws(FileError) in
                 try writer.append(try Self.bytes(of: position, in: frames))
             }
-            arranged.frames[position].bundle = first + place.bundle
-            arranged.frames[position].offset = place.offset
+            arranged.frames[position].bundle = first + location.bundle
+            arranged.frames[position].offset = location.offset
         }
         // Assigning the new bundles removes the previous ones.
         newBundles = try Self.finish(writer)
@@ -91,9 +91,9 @@ struct UnpublishedVersion: ~Copyable {
                 .sorted { index.frames[$0].offset < index.frames[$1].offset }
             do throws(FileError) {
                 for position in positions {
-                    let place = try writer.append(try Self.bytes(of: position, in: frames))
-                    repacked.frames[position].bundle = index.bundles.count + place.bundle
-                    repacked.frames[position].offset = place.offset
+                    let location = try writer.append(try Self.bytes(of: position, in: frames))
+                    repacked.frames[position].bundle = index.bundles.count + location.bundle
+                    repacked.frames[position].offset = location.offset
                     bytes += Int64(index.frames[position].storedLength)
                 }
             } catch {

@@ -192,9 +192,9 @@ package final class RepositoryFiles {
     ) throws(SigningError) {
         try SigningError.wrapping { () throws(FileError) in
             if try directory.createDirectory(FilePath(folder)) { try directory.synchronize() }
-            let place = try directory.makeDirectory(FilePath(folder))
+            let subdirectory = try directory.makeDirectory(FilePath(folder))
             // A timestamp that is replaced keeps the permissions that servers need.
-            try place.replace(document.bytes, at: name)
+            try subdirectory.replace(document.bytes, at: name)
         }
     }
 

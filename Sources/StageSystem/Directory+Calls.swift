@@ -27,9 +27,9 @@ extension Directory {
         if let above { parent = try openFile(above, flags: O_RDONLY | O_DIRECTORY, mode: 0) }
         // Opened for this call only, and not for writing.
         defer { try? parent?.close() }
-        let place = parent ?? descriptor
+        let base = parent ?? descriptor
         _ = try Self.attempt(operation, at: path.pushing(name)) {
-            unsafe last.withPlatformString { unsafe body(place.rawValue, $0) }
+            unsafe last.withPlatformString { unsafe body(base.rawValue, $0) }
         }
     }
 

@@ -66,12 +66,12 @@ extension FilePath {
     /// `true` if the file system of the path, or of its nearest directory that exists, lacks inodes and no bytes; `false` if its
     /// free space cannot be read.
     package var lacksInodes: Bool {
-        var place = absolute
+        var candidate = absolute
         repeat {
-            if let directory = try? Directory.open(place) {
+            if let directory = try? Directory.open(candidate) {
                 return (try? directory.freeSpace())?.lacksFilesAlone ?? false
             }
-        } while place.removeLastComponent()
+        } while candidate.removeLastComponent()
         return false
     }
 }

@@ -356,7 +356,7 @@ extension TransferStateMachine.Outcome {
 }
 
 extension TransferError.ConnectionFault {
-    /// Classifies the fault by its place and libcurl's result code.
+    /// Classifies the fault by the connection on which it occurred and libcurl's result code.
     fileprivate init(_ end: ExchangeEnd) {
         let fault = Self(code: end)
         self = end.isFaultOfProxy ? .proxy(fault) : fault

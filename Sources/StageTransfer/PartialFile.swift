@@ -232,15 +232,15 @@ extension PartialFile {
             // First, so that a crash leaves no file beside the one that the record names.
             state.withLock { $0 = State(isRecorded: isRecorded, lastGeneration: last) }
             if old.record != nil { try directory.remove(component("part.\(last)")) }
-            let place = "part.\(record.generation)"
+            let suffix = "part.\(record.generation)"
             if isRecorded {
                 // Bytes that an earlier process left there would count if this one ended after writing the record.
-                if try directory.status(Self.path(name, suffix: place))?.kind == .file {
-                    try directory.remove(component(place))
+                if try directory.status(Self.path(name, suffix: suffix))?.kind == .file {
+                    try directory.remove(component(suffix))
                 }
                 try write(record, durably: false)
             }
-            let content = Content(try emptyFile(place))
+            let content = Content(try emptyFile(suffix))
             state.withLock {
                 $0 = State(
                     record: record,

@@ -75,13 +75,13 @@ extension LaunchHandler {
     /// Write permission of a group is a reason even if the group has the user's name: its members cannot be determined, since
     /// getgrnam(3) omits users whose primary group it is, and its bits may be the mask of an access control list (acl(5)).
     private static func risk(of path: FilePath) -> String? {
-        var place = path
+        var current = path
         repeat {
-            guard let status = FileStatus(following: place) else {
-                return "'\(place)' does not exist"
+            guard let status = FileStatus(following: current) else {
+                return "'\(current)' does not exist"
             }
-            if let reason = status.foreignWriter { return "'\(place)': \(reason)" }
-        } while place.removeLastComponent()
+            if let reason = status.foreignWriter { return "'\(current)': \(reason)" }
+        } while current.removeLastComponent()
         return nil
     }
 

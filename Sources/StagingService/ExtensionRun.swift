@@ -71,15 +71,15 @@ struct ExtensionRun: Sendable {
         manifestURLs = [manifest.record.url, manifest.record.resolvedURL]
         folder = try TemporaryFolder.make(in: container.map(\.extensionFolder), logger: logger)
         do throws(FileError) {
-            let place = try Directory.open(folder.path)
-            try place.write(
+            let directory = try Directory.open(folder.path)
+            try directory.write(
                 Array(manifest.record.text.utf8),
                 to: "manifest.json",
                 durably: false
             )
             let shared =
                 if let container { try container.makeSharedFolder() } else {
-                    try place.makeDirectory(FilePath("shared")).path
+                    try directory.makeDirectory(FilePath("shared")).path
                 }
             request = Self.request(
                 for: event,

@@ -175,19 +175,20 @@ extension StagingService {
             job.packs = ids.map(\.text).sorted()
             job.isRepair = true
         }
-        job.environment = Self.places(request.target.environment)
+        job.environment = Self.variables(request.target.environment)
         return job
     }
 
     /// Returns the variables with the locations of the user's files; omits those of root, whose worker knows
     /// its locations.
-    private static func places(_ environment: [String: String]) -> [String: String]? {
-        var places = environment.filter { StagingJob.variables.contains($0.key) }
+    private static func variables(_ environment: [String: String]) -> [String: String]? {
+        var variables = environment.filter { StagingJob.variables.contains($0.key) }
         if UserIdentity.current.user == 0 {
-            for name in ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] { places[name] = nil }
+            for name in ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] { variables[name] = nil }
         }
-        places = places.filter { !$0.value.isEmpty }.mapValues { FilePath($0).absolute.string }
-        return places.isEmpty ? nil : places
+        variables = variables.filter { !$0.value.isEmpty }
+            .mapValues { FilePath($0).absolute.string }
+        return variables.isEmpty ? nil : variables
     }
 
     /// True if a worker finds the same application and container by their names.

@@ -81,14 +81,14 @@ extension StagingService {
             var failure: StagingFailure?
             for source in sources {
                 do throws(StagingFailure) {
-                    let place = try await fetchFile(
+                    let fetched = try await fetchFile(
                         path,
                         of: id,
                         from: source,
                         in: reader,
                         by: stager
                     )
-                    if let place { return place }
+                    if let fetched { return fetched }
                 } catch {
                     // Another manifest may have the pack.
                     failure = failure ?? error

@@ -46,10 +46,11 @@ extension StagingService {
         } catch {
             keepRoots(of: source, reader)
             let (url, lastFailure) = asked.withLock { $0 }
-            let place = url.map { StagingFailure.Subject.manifest(url: $0) }
+            let subject = url.map { StagingFailure.Subject.manifest(url: $0) }
             let failure: StagingFailure =
                 error == .cancelled && isLate
-                ? .deadline(about: place, lastFailure: lastFailure) : .engine(error, about: place)
+                ? .deadline(about: subject, lastFailure: lastFailure)
+                : .engine(error, about: subject)
             guard case .manifestUnavailable = error, let stored else { throw failure }
             // Checks the expiry: with expired metadata, which may be a replayed old copy, no new packs are
             // downloaded.

@@ -59,8 +59,8 @@ struct DaemonStart {
 
     /// Returns the folders of the units of a service manager (systemd.unit(5)).
     private static func folders(_ manager: String) -> [FilePath] {
-        ["/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib"].map { place in
-            FilePath("\(place)/systemd/\(manager)")
+        ["/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib"].map { parent in
+            FilePath("\(parent)/systemd/\(manager)")
         }
     }
 

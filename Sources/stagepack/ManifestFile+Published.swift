@@ -18,15 +18,16 @@ extension ManifestFile {
     /// Returns the copies of a manifest that signed metadata names or recently named:
     /// `<SHA-256>.manifest.json`.
     private static func signedCopies(of path: String) throws(CommandFailure) -> [Manifest] {
-        let place = FilePath(path).resolved ?? FilePath(path)
-        let above = place.removingLastComponent()
+        let resolved = FilePath(path).resolved ?? FilePath(path)
+        let above = resolved.removingLastComponent()
         let names: [String]
         do throws(FileError) {
             names = try Directory.open(above.isEmpty ? "." : above).entries().map(\.path.string)
         } catch {
             throw CommandFailure(output: error)
         }
-        guard names.contains("metadata"), let last = place.lastComponent?.string else { return [] }
+        guard names.contains("metadata"), let last = resolved.lastComponent?.string
+        else { return [] }
         var manifests: [Manifest] = []
         for name in names where name.hasSuffix(".\(last)") {
             guard (try? Digest(hexadecimal: String(name.dropLast(last.utf8.count + 1)))) != nil

@@ -11,10 +11,10 @@ extension ManifestFile {
     /// Signs the manifest in its current state, while no other command changes it.
     func sign(
         with keyring: Keyring,
-        _ order: SigningTasks
+        _ tasks: SigningTasks
     ) async throws(CommandFailure) -> SigningStateReport {
-        try await signing(with: keyring, takesManifest: order.takesManifest, refusesOlder: true) {
-            run throws(SigningError) in try run.perform(order)
+        try await signing(with: keyring, takesManifest: tasks.takesManifest, refusesOlder: true) {
+            run throws(SigningError) in try run.perform(tasks)
         }
     }
 
@@ -195,9 +195,9 @@ extension ManifestFile {
             )
             return
         }
-        var order = SigningTasks()
-        order.takesManifest = true
-        let state = try await sign(with: keyring, order)
+        var tasks = SigningTasks()
+        tasks.takesManifest = true
+        let state = try await sign(with: keyring, tasks)
         try state.refuseIfNotSigned(by: keyring, isForRoot: false, manifest: name)
         Console.note(state.description)
         state.printRemainingSteps()

@@ -169,10 +169,10 @@ struct ManifestFile {
     /// file is not below that directory.
     func reference(to file: FilePath) -> (url: String, isBelow: Bool) {
         let directory = path.absolute.removingLastComponent()
-        var place = (file.resolved ?? file).absolute
-        let isBelow = place.removePrefix(directory)
-        if !isBelow { place = FilePath(file.lastComponent?.string ?? "") }
-        return (place.string.utf8.map(Self.encoded).joined(), isBelow)
+        var location = (file.resolved ?? file).absolute
+        let isBelow = location.removePrefix(directory)
+        if !isBelow { location = FilePath(file.lastComponent?.string ?? "") }
+        return (location.string.utf8.map(Self.encoded).joined(), isBelow)
     }
 
     /// Returns a byte of a path in the form for a URL (RFC 3986, section 3.3).
@@ -213,9 +213,9 @@ struct ManifestEditReport: Encodable, CustomStringConvertible {
     }
 
     var description: String {
-        let place = "\(manifest.forDisplay()), revision \(revision)"
+        let location = "\(manifest.forDisplay()), revision \(revision)"
         return isChanged
-            ? "\(pack): version \(version), \(policy): in \(place)"
-            : "\(pack): version \(version), \(policy): as it was in \(place)"
+            ? "\(pack): version \(version), \(policy): in \(location)"
+            : "\(pack): version \(version), \(policy): as it was in \(location)"
     }
 }

@@ -107,8 +107,8 @@ extension Session {
         else { return false }
         // Other variables lead to other folders of the user.
         let isElsewhere = ["HOME", "XDG_DATA_HOME"].contains { variable in
-            guard let place = job.environment?[variable] else { return false }
-            return target.environment[variable].map { FilePath($0).absolute.string } != place
+            guard let folder = job.environment?[variable] else { return false }
+            return target.environment[variable].map { FilePath($0).absolute.string } != folder
         }
         guard !isElsewhere else { return false }
         if name == own.application.text { return true }
@@ -141,11 +141,11 @@ extension CommandFailure {
         location: ContainerLocation?,
         hint: String?
     ) -> CommandFailure {
-        let place = location.map { "the \($0.rawValue)'s container" } ?? "another container"
+        let holder = location.map { "the \($0.rawValue)'s container" } ?? "another container"
         return CommandFailure(
             status: .containerUnusable,
             message:
-                "pack '\(id)': only \(place) '\(container)' has it, which this user cannot change",
+                "pack '\(id)': only \(holder) '\(container)' has it, which this user cannot change",
             hint: location == .system ? hint.map { "as root, run \($0)" } : nil,
             retryAdvice: .never
         )

@@ -167,7 +167,7 @@ import Testing
         #expect(left == ["3-", "4-"])
     }
 
-    @Test func aRecordThatWasAboutToBePutInPlaceIsSweptWithItsDownload() throws {
+    @Test func theTemporaryFileOfARecordIsRemovedWithItsDownload() throws {
         let downloads = ContainerTrait.path.appending("downloads")
         let name: FilePath.Component = ".0123abcd.state.9f8e7d6c.tmp"
         try Directory.open(downloads).write([1], to: name, durably: false)

@@ -140,7 +140,7 @@ struct LocalAttackTests {
         _ = try await peer.run(as: victim, victim, orphan)
         try await daemon.kill()
         try await daemon.start()
-        // Files that belong to no task are swept, in the directories of other users too.
+        // Files that belong to no task are removed, in the directories of other users too.
         try await poll("the victim's file is left over") {
             !FileStatus.exists(staged.appending("1/2"))
         }

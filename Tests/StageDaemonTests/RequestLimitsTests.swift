@@ -170,7 +170,7 @@ struct RequestLimitsTests {
     }
 
     /// If a job failed, the daemon repeats it with a member that says so.
-    @Test func theLargestOrderFitsIntoAMessageAlsoWhenItIsRepeated() throws {
+    @Test func theLargestJobFitsIntoAMessageAlsoWhenItIsRepeated() throws {
         var job = StagingJob()
         job.application = "net.example.app"
         // Each text has a limit of its own.

@@ -85,11 +85,11 @@ struct StagingUserTests {
             privileges: privileges
         )
         #expect(made.status == 200, "\(made)")
-        let order = """
+        let job = """
             {"manifests": ["\(server.url(manifest))"], "container": "\(container)", \
             "packs": ["level"]\(more)}
             """
-        let task = #"{"token": "1", "kind": "staging", "url": "x", "staging": \#(order)}"#
+        let task = #"{"token": "1", "kind": "staging", "url": "x", "staging": \#(job)}"#
         return try await peer.ask(
             as: user.0,
             user.1,
@@ -226,8 +226,8 @@ struct StagingUserTests {
                 privileges: ["--groups", "65534,100"]
             ).status == 200
         )
-        let order = #"{"application": "net.example.game", "packs": ["level"]}"#
-        let task = #"{"token": "1", "kind": "staging", "url": "x", "staging": \#(order)}"#
+        let job = #"{"application": "net.example.game", "packs": ["level"]}"#
+        let task = #"{"token": "1", "kind": "staging", "url": "x", "staging": \#(job)}"#
         let body = #"{"tasks": [\#(task)]}"#
         let fewer = try await peer.ask(as: 65534, 65534, "POST", "/v1/sessions/a%2Fb/tasks", body)
         #expect(fewer.status == 403, "\(fewer)")
@@ -252,11 +252,11 @@ struct StagingUserTests {
             #"{"isTransient": true, "group": "nogroup"}"#
         )
         #expect(made.status == 200)
-        let order = """
+        let job = """
             {"manifests": ["\(server.url("/manifest.json"))"], "container": "\(container)", \
             "packs": ["level"]}
             """
-        let task = #"{"token": "1", "kind": "staging", "url": "x", "staging": \#(order)}"#
+        let task = #"{"token": "1", "kind": "staging", "url": "x", "staging": \#(job)}"#
         let answer = try await peer.ask(
             as: Self.sync.0,
             Self.sync.1,

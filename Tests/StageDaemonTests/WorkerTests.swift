@@ -70,7 +70,7 @@ struct WorkerTests {
         return request
     }
 
-    @Test func theConfigurationReplacesTheConditionsOfOrders() async throws {
+    @Test func theConfigurationReplacesTheConditionsOfJobs() async throws {
         try daemon.configure(
             #"{"updateConditions": {"requiresExternalPower": false, "allowsExpensiveNetworkAccess": true}}"#
         )
@@ -93,16 +93,16 @@ struct WorkerTests {
     }
 
     /// Creates the task for the job of a periodic run in a session, and returns the task.
-    private func placePeriodicOrder(in session: String) async throws -> Int64 {
+    private func createPeriodicTask(in session: String) async throws -> Int64 {
         try await daemon.makeSession(session) { $0.isTransient = true }
         return try #require(
             try await daemon.client.createTasks([periodicRequest], in: session).first
         )
     }
 
-    @Test func anOrderThatTheJournalRefusesReplacesNoPausedOne() async throws {
+    @Test func aJobThatTheJournalRefusesReplacesNoPausedOne() async throws {
         try await daemon.start()
-        let first = try await placePeriodicOrder(in: "stagepack/1/1")
+        let first = try await createPeriodicTask(in: "stagepack/1/1")
         var pause = TransferChange()
         pause.state = .paused
         _ = try await daemon.client.change(first, by: pause)
@@ -113,12 +113,12 @@ struct WorkerTests {
             """
         )
         await #expect(throws: ControlError.self) {
-            _ = try await placePeriodicOrder(in: "stagepack/1/2")
+            _ = try await createPeriodicTask(in: "stagepack/1/2")
         }
         let held: [PendingReason.Kind] = [.pausedByClient, .pausedByUser]
         #expect(try await daemon.client.task(first).pendingReasons.map(\.kind) == held)
         try await daemon.changeJournal("DROP TRIGGER refusal")
-        let second = try await placePeriodicOrder(in: "stagepack/1/2")
+        let second = try await createPeriodicTask(in: "stagepack/1/2")
         #expect(try await daemon.client.task(second).pendingReasons.map(\.kind) == held)
         #expect(try await daemon.client.tasks().map(\.id) == [second])
     }
@@ -148,9 +148,9 @@ struct WorkerTests {
         }
     }
 
-    @Test func anOrderAfterARefusedOneOfItsSessionReplacesTheEarlierOne() async throws {
+    @Test func aJobAfterARefusedOneOfItsSessionReplacesTheEarlierOne() async throws {
         try await daemon.start()
-        _ = try await placePeriodicOrder(in: "stagepack/1/1")
+        _ = try await createPeriodicTask(in: "stagepack/1/1")
         try await daemon.changeJournal(
             """
             CREATE TRIGGER refusal BEFORE INSERT ON task WHEN NEW.token = 'refused'
@@ -176,7 +176,7 @@ struct WorkerTests {
         #expect(refused == nil)
         _ = await second
         // The task is in the journal, unless that was locked for too long.
-        let id = try await placePeriodicOrder(in: "stagepack/1/2")
+        let id = try await createPeriodicTask(in: "stagepack/1/2")
         #expect(try await daemon.client.tasks().map(\.id) == [id])
     }
 

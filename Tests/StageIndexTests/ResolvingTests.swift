@@ -50,7 +50,7 @@ struct ResolvingTests {
         let index = try Self.index()
         let found = index.resolve(try ContentPath(path)).map { found in
             let place =
-                if case .file(let position) = found.place { index.entries[position].path.text } else
+                if case .file(let position) = found.item { index.entries[position].path.text } else
                 {
                     "/"
                 }

@@ -134,8 +134,8 @@ struct CommandTests {
             #expect(try world.staged(.aurora) == StagedFiles(version))
             #expect(try StagedFiles(lease.content) == StagedFiles(versions[0]))
         }
-        let swept = try await world.succeed("gc", "--previous")
-        #expect(swept == gone(generations: 1, after: "; 1 generation is being read"))
+        let collected = try await world.succeed("gc", "--previous")
+        #expect(collected == gone(generations: 1, after: "; 1 generation is being read"))
         #expect(try StagedFiles(lease.content) == StagedFiles(versions[0]))
     }
 

@@ -152,7 +152,7 @@ struct PendingEventTests {
     }
 
     /// A worker that continued the staging would determine another event once some packs are staged.
-    @Test func theOrderOfTheDaemonNamesTheEvent() async throws {
+    @Test func theJobOfTheDaemonNamesTheEvent() async throws {
         var installed = try await Installed()
         try installed.world.publish(try .small(.aurora))
         let daemon = try installed.startTestDaemon()

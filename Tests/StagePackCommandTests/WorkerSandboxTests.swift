@@ -199,7 +199,7 @@ struct WorkerSandboxTests {
         }
     }
 
-    @Test func aWorkerReadsNoFileThatItsOrderDoesNotName() async throws {
+    @Test func aWorkerReadsNoFileThatItsJobDoesNotName() async throws {
         var installed = try await Installed()
         let place = installed.world.directory
         let (manifests, others) = (

@@ -225,7 +225,7 @@ struct UnfinishedVersionTests {
     }
 
     /// A running process keeps other processes from removing its files.
-    @Test func aRunAtWorkIsNotSweptAway() async throws {
+    @Test func temporaryFilesOfARunningProcessAreNotRemoved() async throws {
         let bundles = Mutex<[Bool]>([])
         let root = try store.directory()
         _ = try await store.package(["a": noise(1000)], "old") { writer in

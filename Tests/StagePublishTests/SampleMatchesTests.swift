@@ -48,7 +48,7 @@ struct SampleMatchesTests {
         var matches = SampleMatches(sampler: sampler, samples: [3: samples])
         for copy in 0..<1000 {
             matches.add(
-                matches.table.places(of: samples) { Int64(copy) * 100_000 + Int64($0) }
+                matches.table.locations(of: samples) { Int64(copy) * 100_000 + Int64($0) }
             )
         }
         let kept = matches.samples(of: 3)
@@ -65,6 +65,6 @@ struct SampleMatchesTests {
             samples: [0: sampler.samples(of: noise(100_000).span)]
         ).table
         let other = sampler.samples(of: noise(100_000, seed: 2).span)
-        #expect(table.places(of: other) { Int64($0) }.isEmpty)
+        #expect(table.locations(of: other) { Int64($0) }.isEmpty)
     }
 }

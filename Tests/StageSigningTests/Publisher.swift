@@ -116,15 +116,15 @@ extension RootContent {
 extension SigningTasks {
     /// Signs the current manifest.
     static var manifest: SigningTasks {
-        var order = SigningTasks()
-        order.takesManifest = true
-        return order
+        var tasks = SigningTasks()
+        tasks.takesManifest = true
+        return tasks
     }
 
     /// Signs the manifest, and the draft of a root.
     static var root: SigningTasks {
-        var order = manifest
-        order.signsRoot = true
-        return order
+        var tasks = manifest
+        tasks.signsRoot = true
+        return tasks
     }
 }

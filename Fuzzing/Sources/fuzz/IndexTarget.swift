@@ -28,11 +28,11 @@ enum IndexTarget: FuzzTarget {
         checkFrames(index)
         for (position, entry) in index.entries.enumerated().prefix(64) {
             require(index.position(of: entry.path.text.utf8) == position, "a path is found")
-            guard let place = index.resolve(entry.path)?.place else {
+            guard let item = index.resolve(entry.path)?.item else {
                 guard case .link = entry.kind else { fatalError("an entry is there") }
                 continue
             }
-            if case .file = entry.kind { require(place == .file(position), "a file is itself") }
+            if case .file = entry.kind { require(item == .file(position), "a file is itself") }
         }
     }
 

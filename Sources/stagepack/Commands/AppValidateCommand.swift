@@ -57,9 +57,9 @@ struct AppValidateCommand: ReportingSubcommand {
     static func modeWarnings(about file: String) -> [RegistrationFinding] {
         let path = FilePath(file).absolute.lexicallyNormalized()
         let folders = RegistrationFolders(environment: ProcessEnvironment.current).folders
-        let place = folders.firstIndex(of: path.removingLastComponent())
+        let index = folders.firstIndex(of: path.removingLastComponent())
         // The user's folder needs no permissions for others; for root in a system folder, wrong permissions are errors.
-        guard place.map({ $0 < RegistrationLocations.ofSystem.count && geteuid() != 0 }) ?? true,
+        guard index.map({ $0 < RegistrationLocations.ofSystem.count && geteuid() != 0 }) ?? true,
             let status = FileStatus(following: path), status.kind == .file
         else { return [] }
         let mode = "mode 0" + String(status.mode, radix: 8)

@@ -118,8 +118,8 @@ private struct DiskUsage: Encodable, CustomStringConvertible {
             rows.append(["unfinished packs", "", "", "\(unfinishedPacks)"])
         }
         rows.append(["all", "", "", "\(total)"])
-        let place = location.map { " (\($0.rawValue))" } ?? ""
-        return "container \(container.forDisplay())\(place)\n"
+        let suffix = location.map { " (\($0.rawValue))" } ?? ""
+        return "container \(container.forDisplay())\(suffix)\n"
             + Table(head: ["pack", "current", "kept", "total"], rows: rows).description
     }
 }

@@ -83,7 +83,7 @@ private struct PackInformation: Encodable, CustomStringConvertible {
     }
 
     var description: String {
-        let place = status.location.map { " (\($0.rawValue))" } ?? ""
+        let suffix = status.location.map { " (\($0.rawValue))" } ?? ""
         let rows: [(String, String?)] = [
             ("pack", status.id.text),
             ("state", status.text),
@@ -95,7 +95,7 @@ private struct PackInformation: Encodable, CustomStringConvertible {
             ("staged", status.stagedAt.map { InternetTime($0).text }),
             ("from", status.source?.withoutUser.forDisplay()),
             ("directory", directory?.forDisplay()),
-            ("container", status.container.map { $0.forDisplay() + place }),
+            ("container", status.container.map { $0.forDisplay() + suffix }),
         ]
         return rows.compactMap { name, value in
             value.map { name.filling(columns: 10) + " " + $0 }

@@ -94,15 +94,15 @@ struct LoadCommand: NetworkedSubcommand {
         below path: String,
         in session: Session
     ) throws(CommandFailure) -> ExitStatus {
-        let place = FilePath(path).pushing(FilePath(file.text))
-        guard FileStatus.exists(place) else {
+        let filePath = FilePath(path).pushing(FilePath(file.text))
+        guard FileStatus.exists(filePath) else {
             throw CommandFailure(.noSuchFile(file, .isMissing), pack: pack)
         }
         // Throws the same error as for a directory of a pack that is not staged.
-        guard (try? Directory.open(place)) == nil else {
+        guard (try? Directory.open(filePath)) == nil else {
             throw CommandFailure(.noSuchFile(file, .isDirectory), pack: pack)
         }
-        Console.print(session.report(of: place.string, in: pack), asJSON: output.json)
+        Console.print(session.report(of: filePath.string, in: pack), asJSON: output.json)
         return .success
     }
 

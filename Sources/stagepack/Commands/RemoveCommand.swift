@@ -257,8 +257,8 @@ private struct PackRemoval {
     /// Cancels the daemon's transfers that would install the pack again, and returns their numbers.
     private func withdraw(_ id: PackID, from container: FilePath) async -> [Int64] {
         guard let client else { return [] }
-        let withdrawal = await client.withdraw(id) { [session] order in
-            session.changesContainer(of: order, at: container)
+        let withdrawal = await client.withdraw(id) { [session] job in
+            session.changesContainer(of: job, at: container)
         }
         if let problem = withdrawal.problem {
             RemoveCommand.warnOfTransfers(["pack.id": "\(id)", "error": "\(problem)"])
@@ -341,10 +341,10 @@ struct RemovalReport: Encodable, CustomStringConvertible {
     /// A clause for each remaining copy, with the command that removes it.
     var remainders: [String] {
         (remaining ?? []).map { copy in
-            let place = copy.location.map { "the \($0.rawValue)'s container" } ?? copy.container
+            let holder = copy.location.map { "the \($0.rawValue)'s container" } ?? copy.container
             let command =
                 copy.location == .system ? HintSource.current.local("remove", pack.text) : nil
-            return "\(place) still has version \(copy.version ?? 0)"
+            return "\(holder) still has version \(copy.version ?? 0)"
                 + (command.map { ": as root, run \($0) to remove it" } ?? "")
         }
     }

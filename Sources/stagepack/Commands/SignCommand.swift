@@ -24,12 +24,12 @@ struct SignCommand: ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         try signing.requireKeys()
-        var order = SigningTasks()
-        order.takesManifest = true
-        order.signsRoot = root
+        var tasks = SigningTasks()
+        tasks.takesManifest = true
+        tasks.signsRoot = root
         let keyring = try signing.keyring(signing: manifest)
         defer { keyring.finish() }
-        let report = try await ManifestFile(manifest).sign(with: keyring, order)
+        let report = try await ManifestFile(manifest).sign(with: keyring, tasks)
         try report.refuseIfNotSigned(by: keyring, isForRoot: root, manifest: manifest)
         // If the keys added a signature but others are missing, an expiry is only a warning.
         if !report.hasSigned || report.drafts.isEmpty { try report.refuseIfExpired() }
@@ -58,11 +58,11 @@ struct RefreshCommand: ReportingSubcommand {
 
     func perform() async throws(CommandFailure) -> ExitStatus {
         try signing.requireKeys()
-        var order = SigningTasks()
-        order.renewsAlways = force
+        var tasks = SigningTasks()
+        tasks.renewsAlways = force
         let keyring = try signing.keyring(signing: manifest)
         defer { keyring.finish() }
-        let report = try await ManifestFile(manifest).sign(with: keyring, order)
+        let report = try await ManifestFile(manifest).sign(with: keyring, tasks)
         try report.refuseIfStale(keyring, manifest: manifest)
         try report.refuseIfExpired()
         return report.print(asJSON: json)

@@ -45,11 +45,11 @@ extension DoctorReport {
                 return
             }
         }
-        let place = scope.own.map { " at '\($0)'" } ?? ""
+        let location = scope.own.map { " at '\($0)'" } ?? ""
         add(
             .problem,
             subject: "container",
-            finding: "there is none\(place) yet",
+            finding: "there is none\(location) yet",
             hint: StagingAdvice.prefetchFirst.text(after: nil, about: nil)
         )
     }

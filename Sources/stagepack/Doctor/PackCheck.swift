@@ -204,7 +204,7 @@ extension DoctorReport {
             history.isRegistered
             ? HintSource.current.ofApplication(id) : HintSource.current.inContainer(path)
         HintSource.$current.withValue(source) {
-            let place = isOwn ? "" : " in '\(path)'"
+            let location = isOwn ? "" : " in '\(path)'"
             func hint(_ text: String?) -> String? {
                 let hint = Self.pasteable(text)
                 return isOwn ? hint : hint.map { "as root: \($0)" }
@@ -215,7 +215,7 @@ extension DoctorReport {
                 add(
                     isOwn ? .problem : .note,
                     subject: "last run of \(id)",
-                    finding: problem.message + place,
+                    finding: problem.message + location,
                     hint: hint(problem.hint)
                 )
             }
@@ -233,7 +233,7 @@ extension DoctorReport {
                 add(
                     isOwn && !isOnDemand ? .problem : .note,
                     subject: "pack '\(entry.id)' of \(id)",
-                    finding: "\(runs) failed\(place): \(problem.message)",
+                    finding: "\(runs) failed\(location): \(problem.message)",
                     hint: isOnDemand ? Self.run(load) : hint(problem.hint)
                 )
             }
@@ -243,7 +243,7 @@ extension DoctorReport {
                     .note,
                     subject: "packs of \(id)",
                     finding:
-                        "\(history.pending.listed) \(history.pending.count > 1 ? "are" : "is") not complete\(place)",
+                        "\(history.pending.listed) \(history.pending.count > 1 ? "are" : "is") not complete\(location)",
                     hint: isOwn ? command : command.map { "as root: \($0)" }
                 )
             }

@@ -40,8 +40,8 @@ enum PackCompletion {
     }
 
     private static func value(of option: String, in words: [String]) -> String? {
-        if let place = words.firstIndex(of: option), place + 1 < words.count {
-            return words[place + 1]
+        if let index = words.firstIndex(of: option), index + 1 < words.count {
+            return words[index + 1]
         }
         return words.first { $0.hasPrefix("\(option)=") }.map {
             String($0.dropFirst(option.count + 1))

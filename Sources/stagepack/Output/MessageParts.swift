@@ -12,7 +12,7 @@ extension [String] {
 extension String {
     /// The message without what differs between the objects of a server: the paths of their URLs, and times.
     var withoutPathsAndTimes: String {
-        let place = #/(?<origin>[a-z]+://[^/'\s]+)/[^'\s]*/#
-        return replacing(place) { String($0.output.origin) }.replacing(#/\d+ ms/#, with: "")
+        let urlPattern = #/(?<origin>[a-z]+://[^/'\s]+)/[^'\s]*/#
+        return replacing(urlPattern) { String($0.output.origin) }.replacing(#/\d+ ms/#, with: "")
     }
 }

@@ -30,11 +30,11 @@ struct SigningStateReport: Encodable, CustomStringConvertible {
 
     var description: String {
         var lines: [String] = []
-        let place = manifest.forDisplay()
+        let file = manifest.forDisplay()
         if isChanged {
-            lines.append("\(place): published")
+            lines.append("\(file): published")
         } else {
-            lines.append(isPublished ? "\(place): nothing to publish" : "\(place): not published")
+            lines.append(isPublished ? "\(file): nothing to publish" : "\(file): not published")
         }
         lines += roles.map { role in
             let name = role.role.rawValue.padded(to: 10)

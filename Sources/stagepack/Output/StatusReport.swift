@@ -217,7 +217,7 @@ extension ContainerScope {
         in view: ContainerView,
         for manifests: [AcceptedRecord]
     ) throws(CommandFailure) -> [TrustSummary] {
-        let places = Dictionary(
+        let holders = Dictionary(
             manifests.map { ($0.application, $0.container) },
             uniquingKeysWith: { first, _ in first }
         )
@@ -228,7 +228,9 @@ extension ContainerScope {
                 let id = summary.application
                 // Without a manifest, takes the metadata of the first container.
                 let isKnown = found.contains { $0.application == id }
-                if places[id] == position || places[id] == nil && !isKnown { found.append(summary) }
+                if holders[id] == position || holders[id] == nil && !isKnown {
+                    found.append(summary)
+                }
             }
         }
         return found
@@ -339,7 +341,7 @@ extension StatusReport.Part: CustomStringConvertible {
             }
             .joined()
         }
-        let places = containers.filter(\.isPresent).map { container in
+        let paths = containers.filter(\.isPresent).map { container in
             "container \(container.path.escapedForDisplay)"
                 + (container.location.map { " (\($0.rawValue))" } ?? "")
         }
@@ -348,7 +350,7 @@ extension StatusReport.Part: CustomStringConvertible {
                 + "from \(manifest.url.escapedForDisplay)"
         }
         let rest = packs.isEmpty && !awaited.isEmpty ? [] : [table.description]
-        return (places + heads + awaited.map(\.description) + trust.map(\.description) + rest)
+        return (paths + heads + awaited.map(\.description) + trust.map(\.description) + rest)
             .joined(separator: "\n")
     }
 
