@@ -253,7 +253,7 @@ import Testing
         world.open()
     }
 
-    @Test func aLaterDelegateHearsWhatWasMissed() async throws {
+    @Test func aLaterDelegateReceivesEarlierEvents() async throws {
         let world = try await World()
         try world.manager.schedule(world.download("a"))
         try await poll { try await world.tasks().first?.state == .completed }
@@ -282,7 +282,7 @@ import Testing
         #expect(recorder == nil)
     }
 
-    @Test func anotherDelegateHearsWhatTheFirstHasLeft() async throws {
+    @Test func theNextDelegateReceivesAnUnansweredChallenge() async throws {
         let world = try await World()
         let (first, second) = (Recorder(), Recorder())
         try await world.challenge(first)

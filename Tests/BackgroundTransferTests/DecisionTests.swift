@@ -82,7 +82,7 @@ struct DecisionTests {
         #expect(record.nextStep() == nil)
     }
 
-    @Test func anEventInWorkHoldsBackThoseAfterIt() {
+    @Test func eventsAreAcknowledgedOnlyAfterEarlierOnesAreFinished() {
         var window = AcknowledgementWindow()
         window.attach(lastEvent: 6, acknowledged: 2, session: 1)
         #expect(window.due == nil)

@@ -131,7 +131,7 @@ struct ForegroundCacheTests: ForegroundSuite {
         #expect(server.requests(for: "/a").map(\.method) == ["GET", "PUT", "GET"])
     }
 
-    @Test func anAnswerGrowsOlderInTheCacheThanItWasOnTheWay() async throws {
+    @Test func theAgeOfACachedResponseIncludesItsAgeField() async throws {
         let answer = Answer.content([1]).field("Cache-Control", "max-age=1000").field("Age", "999")
         server.answer("/a", with: answer)
         let session = session()

@@ -41,7 +41,7 @@ struct ForegroundRulesTests: ForegroundSuite {
         #expect(try await session.data(for: asked).0 == Data([1]))
     }
 
-    @Test func theDelegateOfATaskIsLetGoWithItsEnd() async throws {
+    @Test func theDelegateOfATaskIsReleasedAtItsEnd() async throws {
         server.answer("/a", with: .content([1]))
         let task = session().dataTask(with: try url("/a"))
         weak var held: DataRecorder?

@@ -242,7 +242,7 @@ struct ReconnectionTests {
         try await world.end(second)
     }
 
-    @Test func aReaderTakesInWhatItHasRead() async throws {
+    @Test func anEventIsAcknowledgedOnceItsReaderRequestsTheNext() async throws {
         let world = try await World()
         let session = URLSession(configuration: world.configuration)
         try await world.attach()

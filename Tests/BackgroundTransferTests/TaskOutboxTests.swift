@@ -103,7 +103,7 @@ struct TaskOutboxTests {
         #expect(!outbox.hasFailedTasksOnly(.uploads), "none can be taken")
     }
 
-    @Test func aWaiterWaitsForWhatWasAddedBeforeIt() {
+    @Test func aWaitEndsWithTheTasksThatWereAddedBeforeIt() {
         var outbox = TaskOutbox<Item>()
         for item in items[..<2] { _ = outbox.add(item, to: .requests) }
         let called = called
@@ -146,7 +146,7 @@ struct TaskOutboxTests {
         #expect(call(&outbox) == ["resumed", "changed"])
     }
 
-    @Test func aFailureIsTheEndForThoseWhoAcceptItAlone() {
+    @Test func aFailureEndsOnlyWaitsThatAcceptIt() {
         var outbox = TaskOutbox<Item>()
         _ = outbox.add(items[0], to: .requests)
         let called = called
@@ -161,7 +161,7 @@ struct TaskOutboxTests {
         #expect(call(&outbox) == ["acknowledgement"])
     }
 
-    @Test func oneThatFailsEndsNoWaitForAnother() {
+    @Test func aFailedTaskEndsNoWaitForAnotherTask() {
         var outbox = TaskOutbox<Item>()
         let called = called
         _ = outbox.add(items[0], to: .uploads)
@@ -181,7 +181,7 @@ struct TaskOutboxTests {
         #expect(!outbox.hasFailedTasksOnly(.uploads))
     }
 
-    @Test func aCallIsLetGoOnceItWasMade() async throws {
+    @Test func theQueueReleasesEachCallAfterMakingIt() async throws {
         let delegateCalls = DelegateCallQueue(nil)
         let (gate, isOver) = (Gate(), Flag())
         weak var made: Item?

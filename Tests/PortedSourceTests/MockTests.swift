@@ -25,7 +25,7 @@ struct MockTests {
         ) { handler([task]) }
     }
 
-    @Test func aSubclassStandsInForASession() throws {
+    @Test func aSubclassReplacesASession() throws {
         let mock = Session()
         let session: URLSession = mock
         let url = try #require(URL(string: "https://example.org/"))

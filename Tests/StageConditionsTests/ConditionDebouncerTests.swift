@@ -92,7 +92,7 @@ struct ConditionDebouncerTests {
         }
     }
 
-    @Test func theDeadlineIsThatOfTheFirstObstacleThatIsGone() {
+    @Test func theDeadlineIsThatOfTheFirstConditionToClear() {
         var debouncer = ConditionDebouncer(delay: .seconds(5))
         #expect(debouncer.deadline == nil)
         _ = debouncer.take(Self.both, at: .zero)

@@ -163,7 +163,7 @@ import Testing
         #expect(try remains().downloads == [7])
     }
 
-    @Test func aRemovedPackTakesWhatWasReceivedOfIt() throws {
+    @Test func theRemovalOfAPackDeletesItsPartialContent() throws {
         try offer([("aurora", 1), ("oceans", 2)])
         try leave(1, 2)
         try leaveArea("aurora", 1)
@@ -188,7 +188,7 @@ import Testing
     }
 
     /// Temporary files of a process may be in use for an hour, and the folder of an extension for a day.
-    @Test func leftoversGoOnceNoRunningProcessUsesThem() throws {
+    @Test func leftoversAreRemovedAtTheAgeAtWhichNoProcessUsesThem() throws {
         let extensions = try container.root.makeDirectory("extension")
         for name in ["run", "removed.run"] as [FilePath] { _ = try extensions.makeDirectory(name) }
         try container.root.leave(".container.json.0123.tmp", "x")

@@ -94,7 +94,7 @@ import Testing
         lock?.end()
     }
 
-    @Test func readersHoldUpNothingButTheRemovalOfWhatTheyRead() throws {
+    @Test func aReaderBlocksOnlyTheRemovalOfItsGeneration() throws {
         try container.publishAurora(version: 1, "1")
         let first = try #require(try container.reader.currentGeneration(of: .aurora))
         let stranger = try hold("generations/aurora/\(first)/lease")

@@ -379,7 +379,7 @@ struct BehaviourTests {
         #expect(server.requests.map(\.target) == ["/a"])
     }
 
-    @Test func oneThatWaitsForContentDoesNotWaitForOneThatIsHeld() async throws {
+    @Test func aDownloadDoesNotWaitForASuspendedOneOfTheSameContent() async throws {
         let body = noise(1000)
         server.answer("/a", with: .content(body))
         let held = try await daemon.download(server.url("/a"), token: "held") {

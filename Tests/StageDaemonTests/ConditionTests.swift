@@ -55,7 +55,7 @@ struct ConditionTests {
         #expect(try #require(heads[1].rangeStart) >= 300_000)
     }
 
-    @Test func aMeteredNetworkStopsWhatMayNotCostAnything() async throws {
+    @Test func aMeteredNetworkStopsTransfersWithoutExpensiveNetworkAccess() async throws {
         let id = try await daemon.download(server.url("/a")) {
             $0.allowsExpensiveNetworkAccess = false
         }
@@ -141,7 +141,7 @@ struct ConditionTests {
     }
 
     /// The tasks of another session precede its own in the daemon's order.
-    @Test func eachClientIsToldOfConditionsWhateverOthersHave() async throws {
+    @Test func aClientReceivesConditionsBesideAThousandTasksOfOthers() async throws {
         try await daemon.makeSession("others")
         try await daemon.downloads(1000, of: server.url("/b"), in: "others") {
             $0.isSuspended = true
@@ -250,7 +250,7 @@ struct ConditionTests {
         }
     }
 
-    @Test func aBatteryIsForWhatAUserWaitsFor() async throws {
+    @Test func discretionaryTransfersStopOnBattery() async throws {
         try bus.start(.power)
         try bus.set("OnBattery", of: .power, to: .flag(false))
         try await poll("it is not seen") {

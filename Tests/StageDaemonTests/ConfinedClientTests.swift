@@ -71,7 +71,7 @@ struct ConfinedClientTests {
         #expect(download.status == 200, "\(download)")
     }
 
-    @Test func headerFieldsAreToldToTheirUserWhereNothingConfinesTheClient() async throws {
+    @Test func usersReadTheirHeaderFieldsWhereNothingConfinesTheClient() async throws {
         _ = try await peer.ask(as: user, 2, "PUT", "/v1/sessions/s", #"{"group": "bin"}"#)
         func new(_ value: String) -> String {
             #"{"tasks": [{"token": "t", "kind": "download", "url": "\#(server.url("/a"))","#

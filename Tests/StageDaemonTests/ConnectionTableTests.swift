@@ -77,7 +77,7 @@ struct ConnectionTableTests {
         #expect(table.admit(5, of: 2) == .admitted(closing: 1))
     }
 
-    @Test func aRequestThatWaitsForOthersKeepsNobodyOut() {
+    @Test func aConnectionWithAQueuedRequestIsClosedToAdmitAnother() {
         let table = table { $0.requestsPerUser = 1 }
         for id in 1...3 {
             _ = table.admit(id, of: 1)

@@ -42,7 +42,7 @@ import Testing
         #expect(fourth == [3, 52])
     }
 
-    @Test func aFullQueueDropsThoseOfTheUserWithTheMost() {
+    @Test func aFullQueueDropsDeletionsOfTheUserWithTheMost() {
         var queue = DeletionQueue()
         let capacity = Int64(DeletionQueue.capacity)
         for task in 1...capacity { queue.append(deletion(task, of: 1)) }

@@ -63,7 +63,7 @@ struct ErrorAnswerTests {
     }
 
     @Test(arguments: [true, false], [401, 422, 500])
-    func oneSwitchDecidesOnUploadsToo(fails: Bool, status: Int) async throws {
+    func failsOnErrorStatusAppliesToUploads(fails: Bool, status: Int) async throws {
         let world = try await SessionWorld()
         let session = world.session { $0.failsOnErrorStatus = fails }
         server.answer("/in", with: answer(status))

@@ -166,7 +166,7 @@ struct JournalLossTests {
     }
 
     /// The first repetition fails, too: after that, waiting for the disk causes no further one.
-    @Test func anEndThatCouldNotBeRecordedIsRecordedWhateverElseHappens() async throws {
+    @Test func otherChangesDoNotDelayTheRecordingOfAnEnd() async throws {
         try await daemon.start()
         try await daemon.makeSession()
         let other = try await daemon.download(server.url("/other")) { $0.isSuspended = true }

@@ -55,7 +55,7 @@ struct LaunchTests {
         return status.map { !$0.isEmpty && !$0.contains(") Z ") } ?? false
     }
 
-    @Test func aHandlerTakesInWhatCameAfterTheClientWasKilled() async throws {
+    @Test func aHandlerReceivesEventsAfterItsClientWasKilled() async throws {
         try await start(handler: peer.handler("acknowledge"))
         let gate = Gate()
         for name in ["a", "b", "c"] {

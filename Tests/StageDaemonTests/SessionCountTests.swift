@@ -58,7 +58,7 @@ struct SessionCountTests {
         try await world.end(session)
     }
 
-    @Test func finishedEventsAreToldOnceAndOfWhatHadPiledUp() async throws {
+    @Test func finishedEventsIsReportedOnceAfterTheBacklog() async throws {
         let world = try await SessionWorld()
         server.answer("/x", with: Answer.content(noise(10)))
         let id = try await endWhileAway(world)
@@ -74,7 +74,7 @@ struct SessionCountTests {
         #expect(world.recorder.state.withLock { $0.lines } == ["finished events", "invalid"])
     }
 
-    @Test func aSessionWithoutABacklogIsToldOfNone() async throws {
+    @Test func finishedEventsIsNotReportedWithoutABacklog() async throws {
         let world = try await SessionWorld()
         server.answer("/x", with: Answer.content(noise(10)))
         let session = world.session()

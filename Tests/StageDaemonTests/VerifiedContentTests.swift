@@ -117,7 +117,7 @@ struct UnplacedContentTests {
         return id
     }
 
-    @Test func aClientIsToldThatContentWithoutAPlaceWaits() async throws {
+    @Test func aClientReceivesTheWaitOfContentThatCannotBeMoved() async throws {
         try await startWithoutPlace()
         let id = try await daemon.download(server.url("/a")) { $0.isSuspended = true }
         let stream = try await daemon.attach()

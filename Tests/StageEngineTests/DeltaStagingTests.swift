@@ -176,7 +176,7 @@ struct DeltaStagingTests {
     }
 
     @Test(arguments: ["large", "small/50"])
-    func oldContentThatIsGoneIsDoneWithout(file: String) async throws {
+    func anUpdateSucceedsWithoutAnOldFile(file: String) async throws {
         try await publishBoth()
         try FileManager.default.removeItem(atPath: world.path(of: file).string)
         try await update()

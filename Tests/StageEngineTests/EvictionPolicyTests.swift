@@ -62,7 +62,7 @@ struct EvictionPolicyTests {
     }
 
     @Test(arguments: [1, 2, 3] as [UInt64])
-    func itIsTheTableThatDecides(seed: UInt64) throws {
+    func generationsAreEvictedInTheOrderOfTheTable(seed: UInt64) throws {
         var rows = Self.table.going + Self.table.staying
         // The result must not depend on the order on disk.
         rows = seed == 1 ? rows : seed == 2 ? rows.reversed() : rows.sorted { $0.id < $1.id }
@@ -300,7 +300,7 @@ struct PlannerRoomTests {
             (8292, [.previous, .onDemand, .prefetch]), (8291, nil),
         ] as [(Int64, [EvictionReason]?)]
     )
-    func aQuotaIsForWhatStaysInTheEnd(quota: Int64, reasons: [EvictionReason]?) throws {
+    func aQuotaCountsOnlyPacksThatStay(quota: Int64, reasons: [EvictionReason]?) throws {
         var planner = try planner()
         planner.quota = ByteCount(quota)
         let plan = planner.plan(for: .event(.update, essentialOnly: false))

@@ -227,7 +227,7 @@ struct PatchStagingTests {
     }
 
     @Test(arguments: ["large", "small/5", "same"])
-    func oldContentThatIsGoneIsDoneWithout(file: String) async throws {
+    func anUpdateSucceedsWithoutAnOldFile(file: String) async throws {
         try await publishBoth()
         try FileManager.default.removeItem(atPath: world.path(of: file).string)
         try await update()

@@ -78,7 +78,7 @@ func sampleIndex() throws -> ContentIndex {
 }
 
 struct ContentIndexTests {
-    @Test func anIndexIsWhatWasWritten() throws {
+    @Test func anIndexIsDecodedAsItWasEncoded() throws {
         let index = try sampleIndex()
         #expect(try ContentIndex(decoding: index.encoded()) == index)
         #expect(try ContentIndex(decoding: ContentIndex().encoded()) == ContentIndex())
@@ -191,7 +191,7 @@ struct ContentIndexTests {
 struct FrameTests {
     private let text = Array(String(repeating: "the same again, ", count: 5000).utf8)
 
-    @Test func aFrameIsWhatWasCompressed() throws {
+    @Test func aFrameDecompressesToItsContent() throws {
         var compressor = FrameCompressor(level: 19)
         var decompressor = FrameDecompressor()
         let frame = compressor.compress(text.span)

@@ -34,7 +34,7 @@ func expectWhole(_ bytes: [UInt8], decoding: ([UInt8]) throws -> Void) {
 }
 
 struct DeltaSetTests {
-    @Test func aTableIsWhatWasWritten() throws {
+    @Test func aTableIsDecodedAsItWasEncoded() throws {
         let set = sampleSet()
         let bytes = set.encodedTable()
         #expect(try DeltaSet(decodingTable: bytes) == set)

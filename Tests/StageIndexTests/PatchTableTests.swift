@@ -45,7 +45,7 @@ private func pieces(ofLengths lengths: [Int]) throws -> PatchContent {
 }
 
 struct PatchTableTests {
-    @Test func aTableIsWhatWasWritten() throws {
+    @Test func aTableIsDecodedAsItWasEncoded() throws {
         let table = sampleTable()
         let bytes = table.encoded()
         #expect(try PatchTable(decoding: bytes) == table)

@@ -50,7 +50,7 @@ struct SimilarRunTests {
     }
 
     @Test(arguments: [1, 2, 3, 8, 93, 1 << 20])
-    func contentIsWhatItWas(step: Int) throws {
+    func framesWithRunsRestoreTheirContent(step: Int) throws {
         let length = runs.encoded().count
         #expect(try restored(frame(runs), runsLength: length, inStepsOf: step) == content)
         let whole = [SimilarRun(content: 0..<300, prefixOffset: 200)]

@@ -125,7 +125,7 @@ struct DaemonStagingTests {
         #expect(world.bytesReceived < world.size)
     }
 
-    @Test func aPausedCommandHearsOfItWhenTheDaemonWasStartedAnew() async throws {
+    @Test func aPausedCommandReportsThePauseAfterTheDaemonRestarts() async throws {
         let world = try await StagingWorld(.archive)
         let (endings, ended) = AsyncStream.makeStream(of: Program.Ending.self)
         try await withThrowingTaskGroup(of: Void.self) { group in

@@ -155,7 +155,7 @@ struct OnDemandTests {
     }
 
     @Test(arguments: Fetching.allCases, Obstacle.allCases)
-    func anApplicationIsToldWhatStandsInTheWay(
+    func theErrorOfLoadPackNamesTheObstacle(
         by fetching: Fetching,
         _ obstacle: Obstacle
     ) async throws {

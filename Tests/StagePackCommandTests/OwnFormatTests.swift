@@ -136,7 +136,7 @@ struct OwnFormatTests {
         FileStatus.exists(installed.container.appending("shared/news.txt"))
     }
 
-    @Test func itEndsNoReportOfTheGroup() async throws {
+    @Test func reportsOfTheGroupIncludeAManifestInItsOwnFormat() async throws {
         let (installed, _) = try await group()
         let place = installed.container.string
         let status = try await succeed(installed, "status", "--container", place)

@@ -314,7 +314,7 @@ struct SharingTests {
         #expect(try world.staged(.aurora) == nil)
     }
 
-    @Test func theManifestThatStandsInHasToHoldForTheApplication() async throws {
+    @Test func aStoredManifestForOtherApplicationVersionsIsNotUsed() async throws {
         var world = try World()
         try world.publish(try SamplePack.small(.aurora))
         world.server.answer(

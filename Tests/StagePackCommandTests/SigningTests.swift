@@ -443,7 +443,7 @@ struct SigningTests: PublisherSuite {
         #expect(try directory.status("metadata") == nil)
     }
 
-    @Test func aChangeOfTheManifestIsSignedOrTold() async throws {
+    @Test func aManifestChangedWithoutAKeyHasAHintToSignIt() async throws {
         try await createManifest()
         try await succeed("keys generate ../k.pem --unencrypted")
         try write("content", "content")

@@ -221,7 +221,7 @@ struct StagingServiceTests {
         } throws: { ($0 as? StagingFailure)?.kind == .manifestRefused }
     }
 
-    @Test func whoeverIsToldHoldsNothingUp() async throws {
+    @Test func aBlockedListenerOfUpdatesDelaysNoPublishing() async throws {
         var world = try World()
         let pack = try SamplePack.small(.aurora)
         try world.publish(pack)

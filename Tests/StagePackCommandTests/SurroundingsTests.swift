@@ -163,7 +163,7 @@ struct FalseDaemonTests {
     }
 
     @Test(.apart, arguments: SilentDaemon.Silence.allCases)
-    func aSilentDaemonHoldsNothingUp(_ silence: SilentDaemon.Silence) async throws {
+    func commandsWaitSecondsAtMostForASilentDaemon(_ silence: SilentDaemon.Silence) async throws {
         let (installed, _) = try await installed()
         let daemon = try SilentDaemon(at: installed.socket.string, silence)
         defer { daemon.stop() }
@@ -198,7 +198,7 @@ struct FalseDaemonTests {
         #expect(removal.error.contains("The daemon may install the pack again"), "\(removal)")
     }
 
-    @Test func aDaemonThatGivesNoTurnHoldsNothingUp() async throws {
+    @Test func aRunStagesItselfIfTheDaemonNeverStartsItsTask() async throws {
         let (installed, _) = try await installed()
         let daemon = TestDaemon(path: installed.socket.string)
         try daemon.start()

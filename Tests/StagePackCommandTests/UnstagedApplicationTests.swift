@@ -14,7 +14,7 @@ struct UnstagedApplicationTests {
         try await installed.world.program.run(words + ["--app", "net.example.wallpaper"])
     }
 
-    @Test func itIsNoFailureOfACommandForAllApplications() async throws {
+    @Test func whyWithoutAnApplicationSucceedsBeforeTheFirstRun() async throws {
         let ending = try await installed.run("why")
         #expect(ending.status == 0, "\(ending)")
         #expect(ending.error.hasPrefix("no run has decided anything yet\n"), "\(ending)")

@@ -224,7 +224,7 @@ import Testing
         #expect(document.manifest.packs.isEmpty)
     }
 
-    @Test func aVersionGetsOtherContentOnlyIfToldSo() throws {
+    @Test func replacesContentPermitsOtherContentOfAVersion() throws {
         var document = try empty()
         #expect(try document.add(try pack("aurora", 2)))
         let other = try pack("aurora", 2, digit: "b")

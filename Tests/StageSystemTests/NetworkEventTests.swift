@@ -80,7 +80,7 @@ struct NetworkEventTests {
         NetworkEvent.events(in: datagram[...])
     }
 
-    @Test func aLinkRunsOrDoesNotOrIsGone() {
+    @Test func messagesReportRunningStoppedAndRemovedLinks() {
         #expect(Self.events(in: Self.link()) == [.link(7, isRunning: true)])
         #expect(Self.events(in: Self.link(flags: 1)) == [.link(7, isRunning: false)])
         #expect(Self.events(in: Self.link(17)) == [.removedLink(7)])

@@ -35,7 +35,7 @@ struct ProcessEnvironmentTests {
         ("NOTIFY_SOCKET", "/run/systemd/notify"), ("DPKG_MAINTSCRIPT_NAME", "postinst"),
         ("DPKG_ROOT", "/target"), ("TERM", "dumb"), ("NO_COLOR", "1"), ("JOURNAL_STREAM", "8:4711"),
     ])
-    func aPrivilegedProcessBelievesWhatCannotHurtIt(name: String, value: String) {
+    func aPrivilegedProcessTrustsHarmlessVariables(name: String, value: String) {
         let trusted = ProcessEnvironment.trusted([name: value], isPrivileged: true)
         #expect(trusted[name] == value)
     }

@@ -158,7 +158,7 @@ import Testing
         #expect(error == .captivePortal(url: url, answeredBy: url))
     }
 
-    @Test func aRefusalIsNeverMixedWithWhatIsHeldNorContinued() async throws {
+    @Test func anErrorPageReplacesThePartialFileAndIsNotResumed() async throws {
         server.answer("/pack", with: .content(Self.content).cut(after: 290_000))
         _ = await failure(of: request(), to: part, .single)
         var request = request()

@@ -295,7 +295,7 @@ import Testing
         #expect(content == .document(FetchedDocument(bytes: Self.document, url: url)))
     }
 
-    @Test func aServerWaitsForWhoTakesItsBytes() async throws {
+    @Test func aServerIsReadNoFasterThanItsBytesAreTaken() async throws {
         let content = noise(6 << 20)
         server.answer("/manifest", with: .content(content))
         let receiveWindow = ReceiveWindow(limit: .mebibytes(1))
