@@ -159,7 +159,7 @@ struct MissingFilesTests {
         )
         #expect(ending.status == 10, "\(ending)")
         let hint =
-            "hint: let this user read the file and search the directories above it, or run it as a user who may\n"
+            "hint: let this user read the file and enter the directories above it, or run it as a user who may\n"
         #expect(ending.error.hasSuffix(hint), "\(ending)")
     }
 }

@@ -171,7 +171,7 @@ struct RefusedArgumentTests {
         let ending = try await world.program.run([command] + source + ["--container", path])
         #expect(ending.status == 41, "\(ending)")
         #expect(ending.error.contains("letter.txt"), "\(ending)")
-        let hint = "name a directory with --container: there is a file at this path, or above it"
+        let hint = "move the file that is at this path or above it, or name a directory with --container"
         #expect(ending.error.contains("': Not a directory\nhint: \(hint)\n"), "\(ending)")
     }
 

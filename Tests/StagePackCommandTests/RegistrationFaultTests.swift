@@ -102,7 +102,7 @@ struct RegistrationFaultTests {
         let file = "stagepack/apps.d/net.example.wallpaper.json'"
         let note = """
             \(start)its version is 1.0, and that of '/usr/share/\(file) is 2.0
-              hint: as root, set 'version' in '/etc/\(file) to '2.0' if that is installed
+              hint: as root, set 'version' in '/etc/\(file) to '2.0' if that version is installed
 
             """
         #expect(ending.output.contains(note) == (version == "2.0"), "\(ending)")

@@ -291,7 +291,7 @@ struct RecipeFile {
         switch error {
         case .notJSON:
             "correct it: a recipe is JSON that may have comments and trailing commas, as 'stagepack template' prints"
-        case .tooLarge: "select directories or patterns in the place of single files"
+        case .tooLarge: "select directories or patterns instead of single files"
         case .unknownVersion, .invalid, .duplicate:
             "'stagepack template' prints a recipe that describes all members"
         }

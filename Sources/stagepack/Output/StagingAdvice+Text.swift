@@ -47,8 +47,8 @@ extension StagingAdvice {
         case .raiseLimits: SystemShortage.limitHint
         case .checkNetwork: "check the network and the server, then run it again"
         case .checkProxy:
-            "check the network and the proxy, which http_proxy, https_proxy or all_proxy names, or "
-                + "'\(SettingsFile.path)', or 'stagepackd.json' of the daemon, then run it again"
+            "check the network and the proxy, then run it again; http_proxy, https_proxy, all_proxy, "
+                + "'\(SettingsFile.path)' or 'stagepackd.json' of the daemon names the proxy"
         case .logIn:
             "log in to the network with a web browser, or correct the URL, then run it again"
         case .passCredentials: "pass credentials with --netrc-file or --token-file"
@@ -61,7 +61,7 @@ extension StagingAdvice {
             "check the path, and that its disk is mounted; if both are right, tell the publisher that the file "
                 + "is missing"
         case .permitReading:
-            "let this user read the file and search the directories above it, or run it as a user who may"
+            "let this user read the file and enter the directories above it, or run it as a user who may"
         case .nameManifestFile: "name the manifest's file"
         case .checkClock: "check this machine's clock with 'date'"
         case .passAuthority:
@@ -90,7 +90,7 @@ extension StagingAdvice {
         case .nameEmptyDirectory:
             "name an empty directory with --container, or one that does not exist"
         case .nameDirectory:
-            "name a directory with --container: there is a file at this path, or above it"
+            "move the file that is at this path or above it, or name a directory with --container"
         case .useMakersVersion: "use the version of stagepack that made it"
         case .removeRecord: "remove it, and stage the packs again"
         case .restoreRecord:
