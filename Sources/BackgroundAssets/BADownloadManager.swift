@@ -149,7 +149,7 @@ public final class BADownloadManager: Sendable {
         try session.start(file, note: DownloadNote(download))
     }
 
-    /// Cancels a download; the delegate of this process is not told of its end.
+    /// Cancels a download; the delegate of this process receives no call at its end.
     ///
     /// Events that have arrived before, such as received bytes, may still be delivered after this returns.
     ///

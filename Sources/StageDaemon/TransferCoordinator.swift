@@ -12,7 +12,7 @@ import SystemPackage
 /// decisions.
 ///
 /// All decisions are made by ``TransferState``. Everything promised to a client is in the ``Journal`` before the
-/// client is told. The coordinator emits a ``Command`` for each attempt and handler to start; the receiver of the
+/// client receives the promise. The coordinator emits a ``Command`` for each attempt and handler to start; the receiver of the
 /// command calls back with the result.
 actor TransferCoordinator {
     /// Work that the coordinator wants started.

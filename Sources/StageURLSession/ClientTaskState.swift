@@ -46,7 +46,7 @@ struct ClientTaskState {
     var reportedSent = Int64(0)
     /// `true` while a progress call to the delegate is scheduled.
     var willReportProgress = false
-    /// Number of resumptions that the delegate is still to be told of.
+    /// Number of resumptions that were not reported to the delegate yet.
     var pendingResumptions = 0
     var challenges = 0
     /// The application's answer to the last challenge, until a response shows whether the server accepts it.

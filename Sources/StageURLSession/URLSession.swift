@@ -18,7 +18,7 @@ import Synchronization
 ///
 /// Unchecked, since it contains only constants and locks; subclasses must do the same.
 ///
-/// A process can have one object for each identifier. A further one is invalid from the start: its delegate is told
+/// A process can have one object for each identifier. A further one is invalid from the start: its delegate receives
 /// the reason, and its tasks fail with `URLError.backgroundSessionInUseByAnotherProcess`.
 ///
 /// A session with ``URLSessionConfiguration/default`` or ``URLSessionConfiguration/ephemeral`` does not use the
@@ -338,7 +338,7 @@ open class URLSession: NSObject, @unchecked Sendable {
 
     /// Cancels all tasks and ends the session.
     ///
-    /// The delegate is told that the session is invalid once its tasks have ended, those of a background session at the
+    /// The delegate receives `didBecomeInvalidWithError` once its tasks have ended, those of a background session at the
     /// daemon.
     open func invalidateAndCancel() {
         guard self !== URLSession.shared else { return }

@@ -29,7 +29,7 @@ open class URLSessionTask: NSObject, ProgressReporting, @unchecked Sendable {
         case suspended = 1
         /// The task was cancelled, and its end was not delivered to the delegate yet.
         case canceling = 2
-        /// The task has ended; the delegate finds it in this state when it is told.
+        /// The task has ended; it has this state when the delegate receives its end.
         case completed = 3
     }
 

@@ -258,7 +258,7 @@ extension Container {
 
     /// Returns the directory of the pack's files, or `nil` if the pack is not staged.
     func contentOfStaged(_ id: PackID) -> FilePath? {
-        // If the lease fails, the extension is not told, but still finds the pack in the container.
+        // If the lease fails, the extension does not receive the path, but still finds the pack in the container.
         guard let lease = try? reader.lease(id, marksUse: false) else { return nil }
         return lease.content
     }
