@@ -168,12 +168,12 @@ struct ForegroundFailureTests: ForegroundSuite {
         server.answer("/a", with: .content(data(100_000)).cut(after: 50_000))
         let heads = Mutex<[Int]>([])
         let session = session()
-        let place = try url("/a")
+        let location = try url("/a")
         @Sendable func note(_ response: URLResponse?) {
             heads.withLock { $0.append((response as? HTTPURLResponse)?.statusCode ?? 0) }
         }
-        session.dataTask(with: place) { _, response, _ in note(response) }.resume()
-        session.downloadTask(with: place) { _, response, _ in note(response) }.resume()
+        session.dataTask(with: location) { _, response, _ in note(response) }.resume()
+        session.downloadTask(with: location) { _, response, _ in note(response) }.resume()
         session.uploadTask(with: try request("/a", "PUT"), from: Data([1])) { _, response, _ in
             note(response)
         }

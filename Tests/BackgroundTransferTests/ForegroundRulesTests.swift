@@ -75,13 +75,13 @@ struct ForegroundRulesTests: ForegroundSuite {
         server.answer("/a", with: .content(mark + data(3_000_000)).stalled(after: 2_000_000))
         let task = session().downloadTask(with: try url("/a"))
         task.resume()
-        var place: URL?
+        var location: URL?
         try await poll {
-            place = directory(ofPart: mark)
-            return place != nil
+            location = directory(ofPart: mark)
+            return location != nil
         }
         task.cancel()
-        let path = try #require(place).path
+        let path = try #require(location).path
         try await poll { task.state == .completed }
         #expect(!FileManager.default.fileExists(atPath: path))
     }

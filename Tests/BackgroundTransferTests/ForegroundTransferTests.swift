@@ -140,12 +140,12 @@ struct ForegroundTransferTests: ForegroundSuite {
         #expect(answer == Data([1]))
         let file = try TemporaryDirectory.required().path.appending("file")
         try body.write(to: URL(fileURLWithPath: file.string))
-        let place = URL(fileURLWithPath: file.string)
-        _ = try await session().upload(for: request("/a", "POST"), fromFile: place)
+        let url = URL(fileURLWithPath: file.string)
+        _ = try await session().upload(for: request("/a", "POST"), fromFile: url)
         #expect(server.bodies(for: "/a") == [Array(body), Array(body)])
         #expect(server.requests.map(\.method) == ["PUT", "POST"])
         await expect(code: .fileDoesNotExist) {
-            let gone = place.appendingPathExtension("not")
+            let gone = url.appendingPathExtension("not")
             return try await session().upload(for: request("/a", "POST"), fromFile: gone)
         }
     }

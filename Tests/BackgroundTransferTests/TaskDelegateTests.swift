@@ -21,12 +21,12 @@ struct TaskDelegateTests: ForegroundSuite {
             delegate: recorder,
             delegateQueue: suspendedQueue()
         )
-        let place = try url("/a")
-        _ = session.dataTask(with: place)
+        let location = try url("/a")
+        _ = session.dataTask(with: location)
         #expect(recorder.lines == ["created 1"])
-        _ = session.downloadTask(with: place) { _, _, _ in }
+        _ = session.downloadTask(with: location) { _, _, _ in }
         #expect(recorder.lines.last == "created 2")
-        _ = session.webSocketTask(with: place)
+        _ = session.webSocketTask(with: location)
         #expect(recorder.lines.last == "created 3")
     }
 
@@ -62,13 +62,13 @@ struct TaskDelegateTests: ForegroundSuite {
     }
 
     @Test func theDelegateOfAWebSocketTaskReceivesItsConnection() async throws {
-        let place = try serve { peer in
+        let url = try serve { peer in
             _ = peer.next()
             peer.close(1001)
             peer.waitForEnd()
         }
         try await withSession { session, recorder in
-            let task = session.webSocketTask(with: place)
+            let task = session.webSocketTask(with: url)
             weak var held: SocketRecorder?
             do {
                 let own = SocketRecorder()

@@ -6,25 +6,25 @@ import Testing
 /// Names of 400,000 combining characters, which Swift takes hours to compare: decoding ends at once, and not after
 /// its minutes of processor time.
 @Suite(.directory) struct CombiningNameTests {
-    enum Place: String, CaseIterable {
+    enum Field: String, CaseIterable {
         case path, key, target, longName, longTarget
     }
 
     private static let marks =
         String(repeating: "\u{301}", count: 200_000) + String(repeating: "\u{316}", count: 200_000)
 
-    @Test(arguments: Place.allCases)
-    func aLongNameIsRefused(place: Place) async throws {
+    @Test(arguments: Field.allCases)
+    func aLongNameIsRefused(in field: Field) async throws {
         var tar = TarBuilder()
         let text = ".\(Self.marks)"
-        switch place {
+        switch field {
         case .path: tar.addPax(("path", text))
         case .key: tar.addPax((text, "1"))
         case .target: tar.addPax(("linkpath", text))
         case .longName: tar.add(.init("l", .longName, content: Array("\(text)\u{0}".utf8)))
         case .longTarget: tar.add(.init("l", .longTarget, content: Array("\(text)\u{0}".utf8)))
         }
-        let isTarget = place == .target || place == .longTarget
+        let isTarget = field == .target || field == .longTarget
         tar.add(isTarget ? .init("a", .link, target: "b") : .init("a"))
         tar.finish()
         var bench = try Bench()

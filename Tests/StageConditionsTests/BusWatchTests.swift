@@ -29,13 +29,13 @@ struct BusWatchTests {
     private func expect(
         _ calls: [BusCall],
         _ expected: [BusCall],
-        at place: SourceLocation = #_sourceLocation
+        at location: SourceLocation = #_sourceLocation
     ) {
-        #expect(calls == expected, sourceLocation: place)
+        #expect(calls == expected, sourceLocation: location)
     }
 
-    private func expectNothing(_ calls: [BusCall], at place: SourceLocation = #_sourceLocation) {
-        expect(calls, [], at: place)
+    private func expectNothing(_ calls: [BusCall], at location: SourceLocation = #_sourceLocation) {
+        expect(calls, [], at: location)
     }
 
     private let metered: [String: BusValue] = ["Metered": .number(1)]

@@ -214,13 +214,13 @@ import Testing
         _ name: String,
         _ attributes: [String: String]
     ) throws {
-        var place = directory
+        var folder = directory
         for name in ["sys", "class", "power_supply", name] {
-            place = try place.directory(FilePath(name)) ?? place.makeDirectory(FilePath(name))
+            folder = try folder.directory(FilePath(name)) ?? folder.makeDirectory(FilePath(name))
         }
         for (attribute, value) in attributes {
             let name = try #require(FilePath.Component(attribute))
-            try place.write(Array("\(value)\n".utf8), to: name, durably: false)
+            try folder.write(Array("\(value)\n".utf8), to: name, durably: false)
         }
     }
 }

@@ -107,7 +107,7 @@ struct PowerSuppliesTests {
 
     @Test(.directory) func attributesThatAreMissingOrMakeNoSenseArePassedOver() throws {
         let root = try TemporaryDirectory.required()
-        let place = try root.makeDirectory("class").makeDirectory("power_supply")
+        let folder = try root.makeDirectory("class").makeDirectory("power_supply")
         let attributes = [
             "AC": ["type": "Mains\n", "online": "1\n"],
             "BAT0": ["type": "Battery\n", "status": "\n"],
@@ -117,14 +117,14 @@ struct PowerSuppliesTests {
             "EMPTY": ["type": ""],
         ]
         for (supply, attributes) in attributes {
-            let directory = try place.makeDirectory(FilePath(supply))
+            let directory = try folder.makeDirectory(FilePath(supply))
             for (name, value) in attributes {
                 let name = try #require(FilePath.Component(name))
                 try directory.write(Array(value.utf8), to: name, durably: false)
             }
         }
         // A directory instead of an attribute file.
-        _ = try place.makeDirectory("BAT4").makeDirectory("type")
+        _ = try folder.makeDirectory("BAT4").makeDirectory("type")
         #expect(
             PowerSupplies(sysfs: root.path)
                 == PowerSupplies([

@@ -31,15 +31,15 @@ import Testing
     @Test func filesInUseStay() throws {
         var made: PartialContent? = try make()
         var read = try container.reader.partialContent(of: digest)
-        let place = try #require(read).content
+        let location = try #require(read).content
         #expect(try removeAll() == removal(inUse: 1))
         made = nil
         #expect(try removeAll() == removal(inUse: 1))
-        #expect(try String(contentsOfFile: "\(place)/sky.svg", encoding: .utf8) == "blue")
+        #expect(try String(contentsOfFile: "\(location)/sky.svg", encoding: .utf8) == "blue")
         _ = (made, read)
         read = nil
         #expect(try removeAll() == removal(leftovers: 1))
-        #expect(!FileStatus.exists(place))
+        #expect(!FileStatus.exists(location))
         #expect(try container.reader.partialContent(of: digest) == nil)
         #expect(try container.root.directory("staging")?.entries() == [])
     }
@@ -76,8 +76,8 @@ import Testing
 
     @Test func aDirectoryThatACrashLeftWithoutALeaseIsNoFault() throws {
         _ = try make()
-        let place = FilePath("files/\(digest)")
-        try #require(try container.root.directory(place)).remove("lease")
+        let path = FilePath("files/\(digest)")
+        try #require(try container.root.directory(path)).remove("lease")
         #expect(try container.reader.faults() == [])
         #expect(try removeAll() == removal(leftovers: 1))
     }

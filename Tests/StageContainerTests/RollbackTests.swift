@@ -171,7 +171,7 @@ import Testing
         #expect(try container.release(lock) == nil)
     }
 
-    @Test func aRollbackTakesThePlaceOfAPinThatWasAskedFor() throws {
+    @Test func aRollbackReplacesAPinByAPerson() throws {
         for version in 1...2 { try container.publishAurora(version: version, "\(version)") }
         let lock = try container.waitForLock(.aurora)
         _ = try container.pin(lock, now: 5)

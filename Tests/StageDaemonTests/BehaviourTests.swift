@@ -373,9 +373,9 @@ struct BehaviourTests {
         let events = try await daemon.outcomes()
         #expect(Set(events.compactMap(\.task)) == Set(ids))
         #expect(events.compactMap(\.sequence) == [1, 2, 3])
-        let places = try events.map { FilePath(try #require($0.location)) }
-        #expect(Set(places).count == 3)
-        for place in places { #expect(try bytes(of: place) == body) }
+        let paths = try events.map { FilePath(try #require($0.location)) }
+        #expect(Set(paths).count == 3)
+        for path in paths { #expect(try bytes(of: path) == body) }
         #expect(server.requests.map(\.target) == ["/a"])
     }
 

@@ -138,8 +138,8 @@ struct ConfinedClientTests {
             #"{"authorization": "second"}"#
         )
         #expect(answer.status == 200, "\(answer)")
-        for place in ["/v1/tasks/1?headers=1", "\(path)?headers=1"] {
-            let text = try await read(place)
+        for location in ["/v1/tasks/1?headers=1", "\(path)?headers=1"] {
+            let text = try await read(location)
             #expect(text.contains("own") && !text.contains("second"), "\(text)")
         }
         try await poll("it was not sent") {

@@ -18,7 +18,7 @@ import Testing
 @Suite(.directory, .daemon, .server, .tracing)
 struct CrashTests {
     /// The kinds of calls, with the numbers at which the daemon is killed.
-    private static let places: [(call: String, numbers: [Int])] = [
+    private static let calls: [(call: String, numbers: [Int])] = [
         ("fdatasync", Array(1...8)),
         ("fsync", Array(1...3)),
         ("pwrite64", [1, 3, 7, 12, 20]),
@@ -26,8 +26,8 @@ struct CrashTests {
         ("unlink,unlinkat", Array(1...4)),
     ]
 
-    static let kills = places.flatMap { place in
-        place.numbers.map { (calls: place.call, number: $0) }
+    static let kills = calls.flatMap { entry in
+        entry.numbers.map { (calls: entry.call, number: $0) }
     }
 
     @Test(.serialized, arguments: kills)
@@ -153,8 +153,8 @@ private struct Scenario {
             guard let task = event.task, let index = ids.firstIndex(of: task), index < 3 else {
                 continue
             }
-            let place = FilePath(try #require(event.location))
-            #expect(try bytes(of: place) == contents[["/a", "/b", "/c"][index]])
+            let path = FilePath(try #require(event.location))
+            #expect(try bytes(of: path) == contents[["/a", "/b", "/c"][index]])
         }
     }
 

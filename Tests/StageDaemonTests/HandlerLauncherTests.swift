@@ -82,12 +82,12 @@ struct HandlerLauncherTests {
     @Test(.mountedFileSystems, .fuse)
     func aMountOnARuntimeDirectoryDelaysNoHandler() async throws {
         try directory.createDirectory(name)
-        let place = directory.path.pushing(name)
+        let path = directory.path.pushing(name)
         let log = directory.path.appending("mounts.log")
         // Without the time limit, a launch that waits for the file system would wait for ten minutes.
         let limited = ["/usr/bin/timeout", "60", "/usr/bin/python3", "-c", SilentMounts.program]
-        let mounts = try StartedProcess(limited + [place.string], log: log)
-        defer { unsafe #expect(umount2(place.string, CInt(MNT_DETACH)) == 0) }
+        let mounts = try StartedProcess(limited + [path.string], log: log)
+        defer { unsafe #expect(umount2(path.string, CInt(MNT_DETACH)) == 0) }
         try await poll("nothing is mounted") { try text(of: log) == "mounted\n" }
         // More than the threads of Swift's pool.
         let handlers = 0..<2 * Int64(sysconf(CInt(_SC_NPROCESSORS_ONLN)))
@@ -95,7 +95,7 @@ struct HandlerLauncherTests {
             for number in handlers {
                 group.addTask { try await runtimeDirectory(ofHandler: number) }
             }
-            for try await told in group { #expect(told == "\(place)\n") }
+            for try await told in group { #expect(told == "\(path)\n") }
         }
         _ = consume mounts
     }

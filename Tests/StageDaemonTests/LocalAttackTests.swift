@@ -202,14 +202,14 @@ struct LocalAttackTests {
     /// A handler that waits for a file system of its user cannot be killed.
     @Test(.fuse, arguments: [SIGKILL, SIGTERM])
     func aHandlerThatCannotBeKilledHoldsUpNoDaemon(signal: CInt) async throws {
-        let place = daemon.directory.appending("silent")
+        let path = daemon.directory.appending("silent")
         try Directory.open(daemon.directory).createDirectory("silent")
         try await daemon.kill()
         try daemon.configure(#"{"settlingTime": 0, "handlerUsers": ["nobody"]}"#)
         try await daemon.start()
-        let mounts = try await SilentMounts.mount(on: place, for: daemon)
-        defer { unsafe #expect(umount2(place.string, CInt(MNT_DETACH)) == 0) }
-        let handler = #"{"handler": {"command": ["/bin/true"], "directory": "\#(place)"}}"#
+        let mounts = try await SilentMounts.mount(on: path, for: daemon)
+        defer { unsafe #expect(umount2(path.string, CInt(MNT_DETACH)) == 0) }
+        let handler = #"{"handler": {"command": ["/bin/true"], "directory": "\#(path)"}}"#
         #expect(try await ask(attacker, "PUT", "/v1/sessions/s", handler).status == 200)
         let tasks = #"{"tasks": [\#(download("t"))]}"#
         #expect(try await ask(attacker, "POST", "/v1/sessions/s/tasks", tasks).status == 200)

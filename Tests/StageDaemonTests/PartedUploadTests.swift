@@ -44,12 +44,12 @@ struct MultipartUploadTests {
         return try #require(try await daemon.client.createTasks([request], in: "s").first)
     }
 
-    private func expectObject(_ content: [UInt8], at place: SourceLocation = #_sourceLocation) {
+    private func expectObject(_ content: [UInt8], at location: SourceLocation = #_sourceLocation) {
         let isEqual = server.object == content
-        #expect(isEqual, sourceLocation: place)
-        #expect(server.faults == [], sourceLocation: place)
+        #expect(isEqual, sourceLocation: location)
+        #expect(server.faults == [], sourceLocation: location)
         let rate = Double(server.received) / Double(content.count)
-        #expect(rate <= 1.05, sourceLocation: place)
+        #expect(rate <= 1.05, sourceLocation: location)
     }
 
     @Test(arguments: [1, 2] as [UInt64])

@@ -29,9 +29,9 @@ struct Peer {
     init(_ daemon: DaemonProcess) throws {
         directory = daemon.directory
         socket = daemon.socket
-        let place = try Directory.open(directory)
-        try place.write(Array(Self.program.utf8), to: "peer.py", durably: false)
-        try place.changeMode(of: "peer.py", to: [.ownerReadWrite, .groupRead, .otherRead])
+        let folder = try Directory.open(directory)
+        try folder.write(Array(Self.program.utf8), to: "peer.py", durably: false)
+        try folder.changeMode(of: "peer.py", to: [.ownerReadWrite, .groupRead, .otherRead])
     }
 
     /// Returns the command that starts the program; `mode` selects what it does.

@@ -257,7 +257,7 @@ struct ProgramTests {
         _ = try Directory.open(inside).remove("filler")
         let events = try await daemon.outcomes(within: .seconds(120))
         #expect(events.map(\.gist) == ["1 completed of \(id)"])
-        let place = inside.appending("staged/\(geteuid())/\(id)")
-        #expect(try bytes(of: place) == body)
+        let path = inside.appending("staged/\(geteuid())/\(id)")
+        #expect(try bytes(of: path) == body)
     }
 }

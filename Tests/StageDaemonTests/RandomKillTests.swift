@@ -48,8 +48,8 @@ struct RandomKillTests {
         #expect(tasks.map(\.id).sorted() == chain.ids.sorted())
         for task in tasks {
             let index = try #require(Int(task.request.token))
-            let place = daemon.state.appending("staged/\(geteuid())/\(task.id)")
-            #expect(try bytes(of: place) == bodies[index])
+            let path = daemon.state.appending("staged/\(geteuid())/\(task.id)")
+            #expect(try bytes(of: path) == bodies[index])
         }
         let leftOver = try daemon.names(in: "parts")
         #expect(leftOver == [])

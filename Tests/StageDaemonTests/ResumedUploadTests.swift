@@ -58,12 +58,12 @@ struct ResumedUploadTests {
 
     private func expectFinished(
         _ content: [UInt8],
-        at place: SourceLocation = #_sourceLocation
+        at location: SourceLocation = #_sourceLocation
     ) {
         let isEqual = server.finished == [content]
-        #expect(isEqual, sourceLocation: place)
+        #expect(isEqual, sourceLocation: location)
         let rate = Double(server.received) / Double(content.count)
-        #expect(rate <= 1.05, sourceLocation: place)
+        #expect(rate <= 1.05, sourceLocation: location)
     }
 
     @Test(arguments: ["resumable", "tus"], ["POST", "PUT"])

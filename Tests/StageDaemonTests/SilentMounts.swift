@@ -43,12 +43,12 @@ enum SilentMounts {
     ///
     /// The mount stays until it is removed. `mounts.log` in the daemon's directory has the output of the program.
     static func mount(
-        on place: FilePath,
+        on path: FilePath,
         for daemon: DaemonProcess
     ) async throws -> StartedProcess {
         let log = Self.log(of: daemon)
         let limited = ["/usr/bin/timeout", "600", "/usr/bin/python3", "-c", program]
-        let mounts = try StartedProcess(limited + [place.string], log: log)
+        let mounts = try StartedProcess(limited + [path.string], log: log)
         try await poll("nothing is mounted") { try text(of: log) == "mounted\n" }
         return mounts
     }

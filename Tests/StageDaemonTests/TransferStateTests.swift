@@ -46,7 +46,7 @@ struct TransferStateTests {
 
     // MARK: Content that is the same
 
-    @Test func aTaskForContentThatIsBeingPlacedLeadsAlone() throws {
+    @Test func aTaskForContentThatIsBeingMovedLeadsAlone() throws {
         var state = state()
         let tasks = (1...4).map { FullTask($0, digest: "x") }
         try create([tasks[0]], in: &state)
@@ -62,7 +62,7 @@ struct TransferStateTests {
         #expect(state.sharing.followers(of: 2) == [3, 4])
     }
 
-    @Test func contentThatCouldNotBePlacedIsFetchedByOneTaskAgain() throws {
+    @Test func contentThatCouldNotBeMovedIsFetchedByOneTaskAgain() throws {
         var state = state()
         let tasks = (1...2).map { FullTask($0, digest: "x") }
         try create(tasks, in: &state)

@@ -26,8 +26,8 @@ final class UnchangedClientTests {
             #"{"settlingTime": 0, "retryBase": 0.05, "relaunchDelay": 0.2, "handlerUsers": ["nobody", "daemon"]}"#
         )
         try await daemon.start()
-        let place = try Directory.open(daemon.directory)
-        home = try place.makeDirectory("home").path
+        let directory = try Directory.open(daemon.directory)
+        home = try directory.makeDirectory("home").path
         installed = try InstalledPrograms()
         try installed.install("background-downloads", as: "application")
         try give(home)

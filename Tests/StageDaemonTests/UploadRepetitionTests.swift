@@ -35,13 +35,13 @@ struct UploadRepetitionTests {
     /// Expects that a task fails since the server, which was asked once, may have acted on it.
     private func expectLostAnswer(
         of id: Int64,
-        at place: SourceLocation = #_sourceLocation
+        at location: SourceLocation = #_sourceLocation
     ) async throws {
         let events = try await daemon.outcomes()
-        #expect(events.map(\.gist) == ["1 failed of \(id)"], sourceLocation: place)
+        #expect(events.map(\.gist) == ["1 failed of \(id)"], sourceLocation: location)
         let reason = events.first?.failure?.reason ?? ""
-        #expect(reason.contains("may have acted on"), sourceLocation: place)
-        #expect(server.requests(for: "/in").count == 1, sourceLocation: place)
+        #expect(reason.contains("may have acted on"), sourceLocation: location)
+        #expect(server.requests(for: "/in").count == 1, sourceLocation: location)
     }
 
     private func start() async throws {

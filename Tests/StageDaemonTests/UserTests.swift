@@ -218,8 +218,8 @@ struct UserTests {
         try directory.write(Array("public".utf8), to: "free", durably: false)
         try directory.changeMode(of: "mine", to: .ownerReadWrite)
         try directory.changeMode(of: "free", to: [.ownerReadWrite, .groupRead, .otherRead])
-        let place = daemon.directory.string
-        _ = try await peer.run(as: 0, 0, ["/bin/ln", "-s", "\(place)/mine", "\(place)/link"])
+        let path = daemon.directory.string
+        _ = try await peer.run(as: 0, 0, ["/bin/ln", "-s", "\(path)/mine", "\(path)/link"])
         _ = try await ask(nobody, "PUT", "/v1/sessions/s", "{}")
         func upload(_ name: String) async throws -> Int {
             let file = daemon.directory.appending(name)

@@ -20,16 +20,16 @@ struct VerifiedContentTests {
 
     /// Starts the daemon with a fault at its first renaming into its user's directory.
     private func start(with fault: String) async throws {
-        let place = daemon.state.appending("staged/\(UserIdentity.current.user)").string
+        let path = daemon.state.appending("staged/\(UserIdentity.current.user)").string
         let renames = "rename,renameat,renameat2"
         try await daemon.start(by: [
-            "/usr/bin/strace", "-f", "-qq", "-o", "/dev/null", "-e", "signal=none", "-P", place,
+            "/usr/bin/strace", "-f", "-qq", "-o", "/dev/null", "-e", "signal=none", "-P", path,
             "-e", "trace=\(renames)", "-e", "inject=\(renames):\(fault):when=1",
         ])
     }
 
     /// Downloads a file, and kills the daemon before the file is moved to its place; returns the task.
-    private func fetchWithoutPlace() async throws -> Int64 {
+    private func fetchContentThatCannotBeMoved() async throws -> Int64 {
         try await start(with: "signal=KILL")
         try await daemon.makeSession()
         let id = try await daemon.download(server.url("/a"))
@@ -44,8 +44,8 @@ struct VerifiedContentTests {
         #expect(server.requests(for: "/a").count == 1)
     }
 
-    @Test func verifiedContentGetsItsPlaceAfterAnotherBoot() async throws {
-        let id = try await fetchWithoutPlace()
+    @Test func verifiedContentIsMovedAfterAnotherBoot() async throws {
+        let id = try await fetchContentThatCannotBeMoved()
         let parts = try Directory.open(daemon.state.appending("parts"))
         try changeBoot(of: id, in: parts)
         // A file of an earlier version of the content is not mistaken for the verified one.
@@ -55,8 +55,8 @@ struct VerifiedContentTests {
         try await expectContent()
     }
 
-    @Test func verifiedContentWaitsForItsPlace() async throws {
-        let id = try await fetchWithoutPlace()
+    @Test func verifiedContentWaitsToBeMoved() async throws {
+        let id = try await fetchContentThatCannotBeMoved()
         try await start(with: "error=ENOSPC")
         // The task waits for the disk for 15 seconds only, and the log keeps the reason.
         try await poll("the content is not refused") {
@@ -101,7 +101,7 @@ struct UnplacedContentTests {
     }
 
     /// Starts a daemon for a user whose directory has the name of a file.
-    private func startWithoutPlace() async throws {
+    private func startWithoutDestination() async throws {
         try daemon.configure(#"{"settlingTime": 0}"#)
         server.answer("/a", with: .content(noise(300_000)).ignoringRanges())
         try await daemon.start()
@@ -110,15 +110,15 @@ struct UnplacedContentTests {
     }
 
     /// Downloads content that cannot be moved to its place.
-    private func fetchWithoutPlace() async throws -> Int64 {
-        try await startWithoutPlace()
+    private func fetchContentThatCannotBeMoved() async throws -> Int64 {
+        try await startWithoutDestination()
         let id = try await daemon.download(server.url("/a"))
         try await daemon.wait(for: [.backoff], of: id)
         return id
     }
 
     @Test func aClientReceivesTheWaitOfContentThatCannotBeMoved() async throws {
-        try await startWithoutPlace()
+        try await startWithoutDestination()
         let id = try await daemon.download(server.url("/a")) { $0.isSuspended = true }
         let stream = try await daemon.attach()
         defer { stream.close() }
@@ -137,16 +137,16 @@ struct UnplacedContentTests {
         #expect(until.timeIntervalSince(event.time) < 16, "\(event)")
     }
 
-    @Test func contentWithoutAPlaceIsCancelled() async throws {
-        let id = try await fetchWithoutPlace()
+    @Test func contentThatCannotBeMovedIsCancelled() async throws {
+        let id = try await fetchContentThatCannotBeMoved()
         #expect(try await daemon.change(id, to: .cancelled).state == .cancelled)
         try await poll("the content stays") {
             try Directory.open(daemon.state.appending("parts")).entries().isEmpty
         }
     }
 
-    @Test func contentWithoutAPlaceWaitsAndIsNotReceivedAgain() async throws {
-        let id = try await fetchWithoutPlace()
+    @Test func contentThatCannotBeMovedWaitsAndIsNotReceivedAgain() async throws {
+        let id = try await fetchContentThatCannotBeMoved()
         // The daemon tries again after 15 seconds, and the task then waits for nothing for a moment.
         let reason = try await pollForValue("it says no reason") {
             try await daemon.client.task(id).pendingReasons.first { $0.problem != nil }

@@ -190,11 +190,11 @@ struct WorkerTests {
 
     /// Starts the daemon with the program in place of the command.
     private func start(_ mode: String, permissions: FilePermissions) async throws {
-        let place = try Directory.open(daemon.directory).makeDirectory("programs")
-        try ProgramFile.write(Self.program, to: place.path.appending("stagepack"))
-        try place.changeMode(of: "stagepack", to: permissions)
-        try place.write(Array(mode.utf8), to: "mode", durably: false)
-        let copy = place.path.appending("stagepackd").string
+        let directory = try Directory.open(daemon.directory).makeDirectory("programs")
+        try ProgramFile.write(Self.program, to: directory.path.appending("stagepack"))
+        try directory.changeMode(of: "stagepack", to: permissions)
+        try directory.write(Array(mode.utf8), to: "mode", durably: false)
+        let copy = directory.path.appending("stagepackd").string
         let script = "cp \"$1\" '\(copy)' && shift && exec '\(copy)' \"$@\""
         try await daemon.start(by: ["/bin/sh", "-c", script, "sh"])
     }

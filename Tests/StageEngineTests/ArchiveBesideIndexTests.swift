@@ -25,8 +25,8 @@ struct ArchiveBesideIndexTests {
         var tree: [String: [UInt8]] = ["run.sh": [1, 2, version], "empty": [], "caf\u{E9}/a": [1]]
         for number in 0..<10 as Range<UInt8> {
             var bytes = large
-            for place in stride(from: 0, to: bytes.count, by: 4096) {
-                bytes[place] = number &* 7 &+ version
+            for offset in stride(from: 0, to: bytes.count, by: 4096) {
+                bytes[offset] = number &* 7 &+ version
             }
             tree["large/\(number)"] = bytes
         }
@@ -428,7 +428,7 @@ struct ArchiveBesideIndexTests {
         #expect(world.archiveRequests == before && world.bundleRequests == 0)
     }
 
-    @Test func aServerWithoutRangesServesTheArchiveInThePlaceOfLargerBundles() async throws {
+    @Test func aServerWithoutRangesServesTheArchiveInsteadOfLargerBundles() async throws {
         var tree = Self.tree()
         try await world.publish(tree, archive: true)
         try await stage()

@@ -24,8 +24,9 @@ struct DeltaStagingTests {
         let large = noise(6_500_000)
         var changed = large
         let other = noise(3_300_000, seed: 7)
-        for place in stride(from: 0, to: large.count - 8192, by: 8192) {
-            changed.replaceSubrange(place..<place + 4096, with: other[place / 2..<place / 2 + 4096])
+        for offset in stride(from: 0, to: large.count - 8192, by: 8192) {
+            let part = other[offset / 2..<offset / 2 + 4096]
+            changed.replaceSubrange(offset..<offset + 4096, with: part)
         }
         var old: [String: [UInt8]] = ["large": large, "same": noise(100_000, seed: 2)]
         for number in 0..<100 { old["small/\(number)"] = noise(1000, seed: UInt64(number + 10)) }

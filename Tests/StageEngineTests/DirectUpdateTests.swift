@@ -17,8 +17,8 @@ struct DirectUpdateTests {
     private func tree(_ version: UInt64) -> [String: [UInt8]] {
         var large = noise(2_000_000)
         let other = noise(2_000_000, seed: version + 20)
-        for place in stride(from: 0, to: large.count - 8192, by: 8192) where version > 0 {
-            large.replaceSubrange(place..<place + 4096, with: other[place..<place + 4096])
+        for offset in stride(from: 0, to: large.count - 8192, by: 8192) where version > 0 {
+            large.replaceSubrange(offset..<offset + 4096, with: other[offset..<offset + 4096])
         }
         return ["large": large, "same": noise(100_000, seed: 2)]
     }

@@ -184,8 +184,8 @@ struct IndexedStagingTests {
         changed["large/noise"] = noise(1_500_000, seed: 2)
         try await world.publish(changed)
         _ = try figures(await world.stage())
-        let place = world.root.path.appending("container/packs").string + "/" + old
-        #expect(try bytes(of: FilePath(place + "/large/noise")) == tree["large/noise"])
+        let path = world.root.path.appending("container/packs").string + "/" + old
+        #expect(try bytes(of: FilePath(path + "/large/noise")) == tree["large/noise"])
     }
 
     @Test func contentThatWasDamagedIsFetchedAgain() async throws {
@@ -281,9 +281,9 @@ struct IndexedStagingTests {
         let mirrors = [other.baseURL + "/", world.server.baseURL + "/"]
         try world.serve(mirrors: mirrors) { $0.ignoringRanges() }
         let path = try #require(world.bundles.first)
-        for (server, place) in [(other, 400_000), (world.server, 3_600_000)] {
+        for (server, offset) in [(other, 400_000), (world.server, 3_600_000)] {
             var bytes = try world.object(path)
-            bytes[place] ^= 1
+            bytes[offset] ^= 1
             server.answer(path, with: Answer.content(bytes).ignoringRanges())
         }
         _ = try figures(await world.stage())

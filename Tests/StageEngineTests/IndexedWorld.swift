@@ -289,11 +289,11 @@ final class IndexedWorld {
         let entries = try directory.entries()
         if entries.isEmpty { files[prefix] = [] }
         for entry in entries {
-            let place = prefix + entry.path.string
+            let location = prefix + entry.path.string
             switch entry.kind {
-            case .directory: try list(path.appending(entry.name), place + "/", into: &files)
-            case .link: files["\(place) → \(try directory.link(entry.name) ?? "")"] = []
-            case .file, .other: files[place] = try bytes(of: path.appending(entry.name))
+            case .directory: try list(path.appending(entry.name), location + "/", into: &files)
+            case .link: files["\(location) → \(try directory.link(entry.name) ?? "")"] = []
+            case .file, .other: files[location] = try bytes(of: path.appending(entry.name))
             }
         }
     }
@@ -366,7 +366,7 @@ func changedTrees(largeSize: Int) -> (old: [String: [UInt8]], new: [String: [UIn
     var old = ["large": noise(largeSize), "same": noise(100_000, seed: 2)]
     for number in 0..<20 { old["small/\(number)"] = noise(3000, seed: UInt64(number + 10)) }
     var new = old
-    for place in stride(from: 5000, to: largeSize, by: 50_000) { new["large"]?[place] ^= 1 }
+    for offset in stride(from: 5000, to: largeSize, by: 50_000) { new["large"]?[offset] ^= 1 }
     for number in 0..<20 { new["small/\(number)"]?[500] ^= 1 }
     new["copy/3"] = new["small/3"]
     return (old, new)

@@ -27,7 +27,7 @@ struct LostObjectTests {
         // Of files that are the same but for a byte every few kilobytes, an archive is much smaller than frames.
         for number in 0..<5 as Range<UInt8> {
             var bytes = noise(200_000)
-            for place in stride(from: 0, to: bytes.count, by: 4096) { bytes[place] = number }
+            for offset in stride(from: 0, to: bytes.count, by: 4096) { bytes[offset] = number }
             tree["large/\(number)"] = bytes
         }
         try await world.publish(tree)

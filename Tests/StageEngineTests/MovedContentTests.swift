@@ -31,8 +31,8 @@ struct MovedContentTests {
     /// Changes one byte in every `distance` bytes.
     private func edited(_ content: [UInt8], each distance: Int) -> [UInt8] {
         var content = content
-        for place in stride(from: distance / 2, to: content.count, by: distance) {
-            content[place] ^= 1
+        for offset in stride(from: distance / 2, to: content.count, by: distance) {
+            content[offset] ^= 1
         }
         return content
     }
@@ -76,8 +76,8 @@ struct MovedContentTests {
     @Test func aFileIsMadeOfTwo() async throws {
         let (first, second) = (noise(400_000), noise(400_000, seed: 2))
         var merged: [UInt8] = []
-        for place in stride(from: 0, to: 400_000, by: 10_000) {
-            merged += first[place..<place + 10_000] + second[place..<place + 10_000]
+        for offset in stride(from: 0, to: 400_000, by: 10_000) {
+            merged += first[offset..<offset + 10_000] + second[offset..<offset + 10_000]
         }
         let sent = try await update(from: ["a": first, "b": second], to: ["all": merged])
         #expect(sent.bundles == 0 && sent.deltas < 12_000)

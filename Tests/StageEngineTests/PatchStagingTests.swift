@@ -160,15 +160,15 @@ struct PatchStagingTests {
     @Test(arguments: ["large", "small", "small/5"])
     func oldContentThatCannotBeReadIsDoneWithout(path: String) async throws {
         try await publishBoth()
-        let place = world.path(of: path)
-        try FileManager.default.removeItem(atPath: place.string)
+        let location = world.path(of: path)
+        try FileManager.default.removeItem(atPath: location.string)
         if path == "small" {
             try FileManager.default.createSymbolicLink(
-                atPath: place.string,
-                withDestinationPath: place.string
+                atPath: location.string,
+                withDestinationPath: location.string
             )
         } else {
-            #expect(unsafe mkfifo(place.string, 0o600) == 0)
+            #expect(unsafe mkfifo(location.string, 0o600) == 0)
         }
         try await update()
     }

@@ -153,11 +153,11 @@ final class Publications: Sendable {
     private static func objects(in store: Directory) throws -> [String: [UInt8]] {
         var objects: [String: [UInt8]] = [:]
         for folder in ["a", "b", "d", "i", "p"] {
-            let place = "\(store.path)/\(folder)"
-            let names = try? FileManager.default.contentsOfDirectory(atPath: place)
+            let path = "\(store.path)/\(folder)"
+            let names = try? FileManager.default.contentsOfDirectory(atPath: path)
             for name in names ?? [] {
                 objects["\(folder)/\(name)"] = Array(
-                    try Data(contentsOf: URL(filePath: "\(place)/\(name)"))
+                    try Data(contentsOf: URL(filePath: "\(path)/\(name)"))
                 )
             }
         }

@@ -19,9 +19,9 @@ struct RepackedUpdateTests {
     /// 'gone', which is most of its bundle.
     private func tree(_ version: UInt64) -> [String: [UInt8]] {
         var changing = noise(500_000, seed: 2)
-        for place in stride(from: 0, to: changing.count - 8192, by: 8192) {
-            let other = noise(4096, seed: version << 32 + UInt64(place))
-            changing.replaceSubrange(place..<place + 4096, with: other)
+        for offset in stride(from: 0, to: changing.count - 8192, by: 8192) {
+            let other = noise(4096, seed: version << 32 + UInt64(offset))
+            changing.replaceSubrange(offset..<offset + 4096, with: other)
         }
         var files = ["kept": noise(300_000, seed: 3), "changing": changing]
         if version == 0 { files["gone"] = noise(900_000, seed: 4) }

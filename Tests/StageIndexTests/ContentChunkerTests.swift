@@ -70,11 +70,11 @@ extension [Int] {
 }
 
 struct RangePlanTests {
-    private func index(_ places: [(bundle: Int, offset: Int64, length: Int)]) -> ContentIndex {
+    private func index(_ ranges: [(bundle: Int, offset: Int64, length: Int)]) -> ContentIndex {
         let digest = Digest(of: [])
         return ContentIndex(
             bundles: [.init(digest: digest, size: 1 << 28), .init(digest: digest, size: 1 << 28)],
-            frames: places.map {
+            frames: ranges.map {
                 .init(
                     digest: digest,
                     length: $0.length,
@@ -115,8 +115,8 @@ struct RangePlanTests {
     @Test func widerGapsAreReadOverWhereTheyAreMany() {
         func plan(_ length: Int, count: Int) -> RangePlan {
             let step = Int64(length) + 100_000
-            let places = (0..<count).map { (0, Int64($0) * step, length) }
-            return RangePlan(0..<count, of: index(places))
+            let ranges = (0..<count).map { (0, Int64($0) * step, length) }
+            return RangePlan(0..<count, of: index(ranges))
         }
         // The gaps are a 43rd of the requested bytes.
         #expect(plan(4 << 20, count: 8).requests.count == 8)

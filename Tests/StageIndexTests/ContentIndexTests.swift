@@ -163,10 +163,10 @@ struct ContentIndexTests {
     @Test(arguments: [Array("-b".utf8), Array("/a".utf8)])
     func aZeroInAPathOrATargetIsRefused(after bytes: [UInt8]) throws {
         var index = try sampleIndex().encoded()
-        let place = try #require(
+        let location = try #require(
             index.indices.dropLast().last { Array(index[$0...($0 + 1)]) == bytes }
         )
-        index[place] = 0
+        index[location] = 0
         let error = #expect(throws: IndexError.self) { try ContentIndex(decoding: index) }
         #expect(error?.reason.contains("control") == true)
     }

@@ -100,7 +100,7 @@ struct OmittedDigestsTests {
         }
     }
 
-    @Test func onlyDigestsOfNewContentAtOnePlaceAreOmitted() throws {
+    @Test func onlyDigestsOfNewContentAtOneOffsetAreOmitted() throws {
         let (old, new) = (try older(), try newer())
         let index = new.omittingDigests(notIn: old)
         #expect(omittedFiles(of: index) == ["a", "b", "f", "l"])

@@ -23,11 +23,11 @@ struct PrefixedStreamDecompressorTests {
         var decompressor = PrefixedStreamDecompressor(window: window)
         let isComplete = decompressor.decompress(after: prefix.span) { buffer in
             let count = min(length, buffer.count, bytes.count - offset)
-            for place in 0..<count { buffer[place] = bytes[offset + place] }
+            for position in 0..<count { buffer[position] = bytes[offset + position] }
             offset += count
             return count
         } to: { made in
-            for place in made.indices { content.append(made[place]) }
+            for offset in made.indices { content.append(made[offset]) }
             return true
         }
         return (content, isComplete)
@@ -74,7 +74,7 @@ struct PrefixedStreamDecompressorTests {
         var decompressor = PrefixedStreamDecompressor(window: 1 << 20)
         let isComplete = decompressor.decompress(after: prefix.span) { buffer in
             let end = isRead ? 0 : min(buffer.count, bytes.count)
-            for place in 0..<end { buffer[place] = bytes[place] }
+            for offset in 0..<end { buffer[offset] = bytes[offset] }
             isRead = true
             return end
         } to: { _ in

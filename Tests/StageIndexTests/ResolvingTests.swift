@@ -49,12 +49,12 @@ struct ResolvingTests {
     func aPathLeadsWhereTheKernelWouldGo(path: String, expected: String?) throws {
         let index = try Self.index()
         let found = index.resolve(try ContentPath(path)).map { found in
-            let place =
+            let location =
                 if case .file(let position) = found.item { index.entries[position].path.text } else
                 {
                     "/"
                 }
-            return ([place] + found.links.map { index.entries[$0].path.text })
+            return ([location] + found.links.map { index.entries[$0].path.text })
                 .joined(separator: " ")
         }
         // Compared by bytes: two of the names are equal in Unicode.

@@ -40,7 +40,7 @@ import Testing
         #expect(read(#", "x": "\#(marks)", "\#(marks)": "\#(marks)"}"#) == nil)
     }
 
-    @Test func thePlaceIsThatOfTheFirstCharacterTooMany() {
+    @Test func theOffsetIsThatOfTheFirstCharacterTooMany() {
         let marks = String(repeating: "\u{301}", count: 31)
         #expect(read(",\n \"x\": \"\(marks)\"}") == "not JSON: line 2, column 38: " + Self.fault)
     }

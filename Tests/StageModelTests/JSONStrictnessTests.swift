@@ -123,8 +123,8 @@ import Testing
             let error = #expect(throws: ManifestError.self) {
                 try Manifest(json: Array("[\"\(plain)\(control)\"]".utf8))
             }
-            let place = "not JSON: line 1, column \(offset + 3): "
-            #expect(error?.description.hasPrefix(place) == true)
+            let location = "not JSON: line 1, column \(offset + 3): "
+            #expect(error?.description.hasPrefix(location) == true)
         }
         let error = #expect(throws: ManifestError.self) {
             try Manifest(json: Array("[\"\(plain)".utf8))

@@ -14,7 +14,7 @@ struct ServedPathTests {
         ("/%2561", ["%61"], false),
         ("/a..b", ["a..b"], false),
     ])
-    func aPathNamesAPlace(path: String, names: [String], isDirectory: Bool) {
+    func aPathIsSplitIntoNames(path: String, names: [String], isDirectory: Bool) {
         #expect(ServedPath(path)?.names == names)
         #expect(ServedPath(path)?.hasTrailingSlash == isDirectory)
     }

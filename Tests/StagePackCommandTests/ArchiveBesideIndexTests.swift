@@ -14,7 +14,7 @@ struct ArchiveBesideIndexTests {
         var files: [String: [UInt8]] = ["small": [version]]
         for number in 0..<8 as Range<UInt8> {
             var bytes = noise(size)
-            for place in stride(from: 0, to: size, by: 4096) { bytes[place] = number &+ version }
+            for offset in stride(from: 0, to: size, by: 4096) { bytes[offset] = number &+ version }
             files["large/\(number)"] = bytes
         }
         return files

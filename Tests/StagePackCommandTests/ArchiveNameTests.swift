@@ -71,12 +71,12 @@ struct ArchiveNameTests {
             let content = try bytes(of: directory.path.appending(name))
             server.answer("/\(name)", with: .content(content))
         }
-        let place = directory.path.appending("container").string
+        let location = directory.path.appending("container").string
         let staged = try await program.run([
-            "prefetch", "--manifest", server.url("/manifest.json"), "--container", place,
+            "prefetch", "--manifest", server.url("/manifest.json"), "--container", location,
         ])
         try #require(staged.status == 0, "\(staged.error)")
-        let path = try await program.run(["path", "aurora", "--container", place])
+        let path = try await program.run(["path", "aurora", "--container", location])
         let content = try Directory.open(FilePath(String(path.output.dropLast())))
         let tree = try #require(try directory.directory("tree"))
         let expected = try entries(of: tree)
@@ -84,7 +84,7 @@ struct ArchiveNameTests {
         // `package` keeps the directory that the recipe selects; the other programs archive its content.
         let found = try entries(of: try content.directory("tree") ?? content)
         #expect(found == expected)
-        let verified = try await program.run(["verify", "--container", place])
+        let verified = try await program.run(["verify", "--container", location])
         #expect(verified.status == 0, "\(verified.error)")
     }
 

@@ -75,18 +75,18 @@ struct AttackMatrixTests {
         }
     }
 
-    static let places = AttackWorld.Kind.allCases.flatMap { kind in
+    static let targets = AttackWorld.Kind.allCases.flatMap { kind in
         AttackWorld.Client.allCases.map { (kind, $0) }
     }
 
-    @Test(arguments: Attack.allCases, places)
+    @Test(arguments: Attack.allCases, targets)
     func nothingIsStaged(
         attack: Attack,
-        place: (kind: AttackWorld.Kind, client: AttackWorld.Client)
+        target: (kind: AttackWorld.Kind, client: AttackWorld.Client)
     ) async throws {
-        var world = try await AttackWorld(place.kind)
+        var world = try await AttackWorld(target.kind)
         try await attack.perform(in: &world)
-        let refusal = try #require(try await world.stage(by: place.client))
+        let refusal = try #require(try await world.stage(by: target.client))
         #expect(refusal.contains(attack.rule), "\(refusal)")
         #expect(try world.signed.installed.staged() == [world.pack: 1])
         #expect(!world.server.requests.contains { $0.target.contains("extra") })
@@ -95,7 +95,7 @@ struct AttackMatrixTests {
         }
     }
 
-    @Test(arguments: places)
+    @Test(arguments: targets)
     func fastForwardEndsWithNewKeys(
         kind: AttackWorld.Kind,
         client: AttackWorld.Client
@@ -124,7 +124,7 @@ struct AttackMatrixTests {
         #expect(try world.staged == 2)
     }
 
-    @Test(arguments: places)
+    @Test(arguments: targets)
     func aMaliciousMirrorGivesWay(
         kind: AttackWorld.Kind,
         client: AttackWorld.Client

@@ -11,20 +11,20 @@ struct CompletionTests {
     /// Writes a program that records that it ran, and prints words, into a folder of this name.
     private func makeProgram(_ folder: String, printing words: String) throws -> FilePath {
         let directory = try TemporaryDirectory.required()
-        let place = try directory.makeDirectory(FilePath(folder))
+        let location = try directory.makeDirectory(FilePath(folder))
         let script = """
             #!/bin/sh
-            touch '\(place.path)/ran'
+            touch '\(location.path)/ran'
             printf '%s\\n' '\(words)'
 
             """
-        try place.write(
+        try location.write(
             Array(script.utf8),
             to: "stagepack",
             durably: false,
             exactly: [.ownerReadWriteExecute, .groupReadExecute, .otherReadExecute]
         )
-        return place.path
+        return location.path
     }
 
     @Test func bashRunsTheInstalledProgramAndExpandsNothing() async throws {

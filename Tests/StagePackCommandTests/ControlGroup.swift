@@ -62,9 +62,9 @@ struct ControlGroup {
 
     private static func parent(of resource: Resource) -> FilePath? {
         let root: FilePath = "/sys/fs/cgroup"
-        let places = [root.appending(resource.rawValue), root]
-        return places.first { place in
-            let probe = place.appending(
+        let parents = [root.appending(resource.rawValue), root]
+        return parents.first { parent in
+            let probe = parent.appending(
                 "stagepack-tests-probe-\(getpid())-\(UInt32.random(in: .min ... .max))"
             )
             guard unsafe mkdir(probe.string, 0o755) == 0 else { return false }

@@ -33,7 +33,7 @@ struct DeltaTests {
     /// A file that differs in each version, by a few bytes in each frame.
     private func tree(_ version: UInt8) -> [String: [UInt8]] {
         var large = noise(600_000)
-        for place in stride(from: 1000, to: large.count, by: 9000) { large[place] = version }
+        for offset in stride(from: 1000, to: large.count, by: 9000) { large[offset] = version }
         return ["large": large, "small": [version]]
     }
 
@@ -177,10 +177,10 @@ struct DeltaTests {
         func objects() throws -> [String: Digest] {
             var objects: [String: Digest] = [:]
             for folder in ["b", "d", "i"] {
-                let place = store.pushing(FilePath(folder))
-                for name in try Directory.open(place).entries().map(\.name)
+                let path = store.pushing(FilePath(folder))
+                for name in try Directory.open(path).entries().map(\.name)
                 where !name.string.hasPrefix(".") {
-                    objects["\(folder)/\(name)"] = Digest(of: try bytes(of: place.appending(name)))
+                    objects["\(folder)/\(name)"] = Digest(of: try bytes(of: path.appending(name)))
                 }
             }
             return objects
@@ -232,9 +232,9 @@ struct DeltaTests {
             let other = text.replacing("\(publisher.tree)", with: "\(source)")
             try world.directory.write(Array(other.utf8), to: "other.json", durably: false)
             let path = world.directory.path
-            let place = store == "same" ? publisher.store : path.appending(store)
+            let target = store == "same" ? publisher.store : path.appending(store)
             let ending = try await world.program.run(
-                ["package", path.appending("other.json").string, "--indexed", "-o", place.string]
+                ["package", path.appending("other.json").string, "--indexed", "-o", target.string]
             )
             let index = try #require(ending.output.split(separator: "\n").first)
             return String(index.dropFirst("levels: ".count))

@@ -182,8 +182,8 @@ struct DoctorTests {
         #expect(try await installed.run("prefetch", "--all", "--quiet").status == 0)
         let generations = installed.container.appending("generations/lions")
         let generation = try #require(try Directory.open(generations).entries().first?.name)
-        let place = try Directory.open(generations.appending(generation))
-        try place.write(Array("{".utf8), to: "pack.json", durably: false)
+        let directory = try Directory.open(generations.appending(generation))
+        try directory.write(Array("{".utf8), to: "pack.json", durably: false)
         let problems = try await report(installed, status: 3).problems()
         #expect(problems.map(\.finding) == ["is damaged"])
         // Repairing for the application that does not offer the pack leaves it unchanged.
@@ -283,13 +283,13 @@ struct DoctorTests {
     )
     func aDirectoryOfRegistrationsThatOthersMayChangeIsAProblem(path: String) async throws {
         let installed = try await installed()
-        let place = installed.world.directory.path.string + path
-        #expect(unsafe chmod(place, 0o775) == 0)
+        let location = installed.world.directory.path.string + path
+        #expect(unsafe chmod(location, 0o775) == 0)
         let problems = try await report(installed, status: 3).problems()
         #expect(problems.map(\.subject) == ["registrations"])
         #expect(problems.map(\.hint) == ["as root, run 'chmod go-w \(path)'"])
-        #expect(unsafe chmod(place, 0o755) == 0)
-        #expect(unsafe chown(place, 65534, 0) == 0)
+        #expect(unsafe chmod(location, 0o755) == 0)
+        #expect(unsafe chown(location, 65534, 0) == 0)
         let owned = try await report(installed, status: 3).problems()
         #expect(owned.map(\.hint) == ["as root, run 'chown root \(path)'"])
     }

@@ -145,10 +145,10 @@ struct EvictionTests {
     }
 
     /// The system calls that remove files from view, each with the number of its last occurrence.
-    private static let places = [("rename,renameat,renameat2", 2), ("fsync", 2), ("unlinkat", 9)]
-        .flatMap { place in (1...place.1).map { (calls: place.0, number: $0) } }
+    private static let failures = [("rename,renameat,renameat2", 2), ("fsync", 2), ("unlinkat", 9)]
+        .flatMap { call in (1...call.1).map { (calls: call.0, number: $0) } }
 
-    @Test(.strace, arguments: places)
+    @Test(.strace, arguments: failures)
     func aKilledEvictionLeavesAWholePackOrNone(calls: String, number: Int) async throws {
         var world = try World()
         let pack = try SamplePack.small(.aurora, policy: .onDemand)

@@ -209,8 +209,8 @@ struct FullDiskTests {
         try publisher.write(["large": content])
         let first = try await publisher.package(version: 1)
         let other = noise(content.count, seed: 7)
-        for place in stride(from: 0, to: content.count - 8192, by: 8192) {
-            content.replaceSubrange(place..<place + 4096, with: other[place..<place + 4096])
+        for offset in stride(from: 0, to: content.count - 8192, by: 8192) {
+            content.replaceSubrange(offset..<offset + 4096, with: other[offset..<offset + 4096])
         }
         try publisher.write(["large": content])
         let second = try await publisher.package(version: 2, base: first)

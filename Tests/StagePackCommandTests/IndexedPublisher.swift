@@ -34,9 +34,10 @@ struct IndexedPublisher {
     /// Writes files in place of the existing ones.
     func write(_ files: [String: [UInt8]]) throws {
         for (path, bytes) in files {
-            let place = FilePath("\(tree)/\(path)")
-            let name = try #require(place.lastComponent)
-            try Directory.make(place.removingLastComponent()).write(bytes, to: name, durably: false)
+            let location = FilePath("\(tree)/\(path)")
+            let name = try #require(location.lastComponent)
+            let parent = try Directory.make(location.removingLastComponent())
+            try parent.write(bytes, to: name, durably: false)
         }
     }
 
@@ -74,10 +75,10 @@ struct IndexedPublisher {
         changing change: (Answer) -> Answer = { $0 }
     ) throws {
         for folder in ["a", "b", "d", "i", "p"] as [FilePath.Component] {
-            let place = store.appending(folder)
-            guard FileStatus.exists(place) else { continue }
-            for name in try Directory.open(place).entries().map(\.name) {
-                let answer = change(.content(try bytes(of: place.appending(name))))
+            let path = store.appending(folder)
+            guard FileStatus.exists(path) else { continue }
+            for name in try Directory.open(path).entries().map(\.name) {
+                let answer = change(.content(try bytes(of: path.appending(name))))
                 world.server.answer("/\(folder)/\(name)", with: answer)
             }
         }
@@ -106,9 +107,9 @@ struct IndexedPublisher {
 
     /// Makes the server send changed responses for bundles.
     func answerForBundles(_ change: ([UInt8]) -> Answer) throws {
-        let place = store.appending("b")
-        for name in try Directory.open(place).entries().map(\.name) {
-            world.server.answer("/b/\(name)", with: change(try bytes(of: place.appending(name))))
+        let path = store.appending("b")
+        for name in try Directory.open(path).entries().map(\.name) {
+            world.server.answer("/b/\(name)", with: change(try bytes(of: path.appending(name))))
         }
     }
 

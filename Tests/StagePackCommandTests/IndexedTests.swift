@@ -130,7 +130,7 @@ struct IndexedTests {
         let publisher = try IndexedPublisher(world)
         let old = content(1_000_000, 1)
         var new = old
-        for place in stride(from: 3000, to: new.count, by: 7000) { new[place] ^= 1 }
+        for offset in stride(from: 3000, to: new.count, by: 7000) { new[offset] ^= 1 }
         try publisher.write(["large": old])
         let first = try await publisher.package(version: 1)
         try publisher.write(["large": new])
@@ -263,9 +263,9 @@ struct IndexedTests {
         var indexes: [String] = []
         for number in 0...1 as ClosedRange<UInt64> {
             var patched = content(3_000_000, 5)
-            for place in stride(from: Int(number), to: patched.count, by: 8192) {
-                let part = content(4096, number + UInt64(place))
-                patched.replaceSubrange(place..<min(place + 4096, patched.count), with: part)
+            for offset in stride(from: Int(number), to: patched.count, by: 8192) {
+                let part = content(4096, number + UInt64(offset))
+                patched.replaceSubrange(offset..<min(offset + 4096, patched.count), with: part)
             }
             try publisher.write(
                 [

@@ -64,7 +64,7 @@ struct JSONTests {
         var error: Failure
     }
 
-    private struct Place: Decodable, Equatable {
+    private struct StagedPath: Decodable, Equatable {
         var pack, path: String
     }
 
@@ -135,11 +135,14 @@ struct JSONTests {
         #expect(ending.error == "")
         #expect(try decode(FailureAlone.self, ending.output).error == missing(world, packs[2]))
 
-        let loaded = try decode(Place.self, try await world.succeed("load", "aurora", "--json"))
+        let loaded = try decode(
+            StagedPath.self,
+            try await world.succeed("load", "aurora", "--json")
+        )
         #expect(loaded.pack == "aurora")
         #expect(loaded.path.hasSuffix("/content"))
         let path = try await world.succeed("path", "aurora", "--json")
-        #expect(try decode(Place.self, path) == loaded)
+        #expect(try decode(StagedPath.self, path) == loaded)
         let unstaged = try await world.run("path", "borealis", "--json")
         #expect(unstaged.status == 2)
         #expect(try decode(FailureAlone.self, unstaged.output).error.status == 2)

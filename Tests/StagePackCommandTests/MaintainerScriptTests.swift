@@ -68,8 +68,8 @@ struct MaintainerScriptTests {
     ])
     func scriptsForAnotherRootLeaveThisMachineAlone(script: String, argument: String) async throws {
         let other = try directory.makeDirectory("other")
-        for place in [directory, other] {
-            _ = try Directory.make(place.path.appending("state/stagepack/groups"))
+        for location in [directory, other] {
+            _ = try Directory.make(location.path.appending("state/stagepack/groups"))
         }
         let commands = try await commands(of: script, argument, for: other.path.string)
         #expect(commands.allSatisfy { $0.hasPrefix("deb-systemd-helper ") }, "\(commands)")

@@ -191,7 +191,7 @@ struct MisbehaviourEncryptionTests {
         #expect(ending.status == 20, "\(ending)")
         let reason = "connection refused by the proxy 127.0.0.1:1"
         #expect(ending.error.contains(reason), "\(ending)")
-        let hint = "hint: check the network and the proxy, then run it again; http_proxy, https_proxy, "
+        let hint = "hint: check the network and the proxy, then run it again; http_proxy, "
         #expect(ending.error.contains(hint), "\(ending)")
         #expect(ending.error.contains("'/etc/stagepack/stagepack.json'"), "\(ending)")
     }

@@ -54,9 +54,9 @@ struct IndexedContent: Sendable {
         try add(third, 3, try publisher.files())
         let store = world.directory.path.appending("store")
         for folder in ["b", "i", "d", "p"] {
-            let place = store.appending(folder)
-            for name in try Directory.open(place).entries().map(\.name) {
-                objects["/\(folder)/\(name)"] = try bytes(of: place.appending(name))
+            let path = store.appending(folder)
+            for name in try Directory.open(path).entries().map(\.name) {
+                objects["/\(folder)/\(name)"] = try bytes(of: path.appending(name))
             }
         }
     }

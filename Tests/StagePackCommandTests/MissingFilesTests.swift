@@ -90,7 +90,7 @@ struct MissingFilesTests {
 
     /// The directory of a site belongs to its publisher, so no hint suggests to remove it.
     @Test(arguments: [true, false])
-    mutating func aDirectoryInThePlaceOfAManifestIsNotToBeRemoved(hasManifest: Bool) async throws {
+    mutating func aDirectoryInsteadOfAManifestIsNotToBeRemoved(hasManifest: Bool) async throws {
         let site = try world.directory.makeDirectory("site")
         if hasManifest {
             let bytes = try world.manifest(of: [try .small(.aurora)])
@@ -109,7 +109,7 @@ struct MissingFilesTests {
         #expect(world.masked(lint.error).hasSuffix(hint), "\(lint)")
     }
 
-    @Test mutating func aDirectoryInThePlaceOfAnArchiveIsNotToBeRemoved() async throws {
+    @Test mutating func aDirectoryInsteadOfAnArchiveIsNotToBeRemoved() async throws {
         var pack = try SamplePack.small(.aurora)
         let archive = try world.directory.makeDirectory("archive")
         pack.pack.archive?.url = "file://\(archive.path)"
@@ -127,9 +127,9 @@ struct MissingFilesTests {
     /// A file URL is a source as a server is: the container has no fault.
     @Test mutating func aFileThatIsNotAtItsURLIsMissingAtItsSource() async throws {
         var pack = try SamplePack.small(.aurora)
-        let place = "file://\(world.directory.path)"
-        pack.pack.archive?.url = "\(place)/none.tar.zst"
-        let manifest = "\(place)/manifest.json"
+        let url = "file://\(world.directory.path)"
+        pack.pack.archive?.url = "\(url)/none.tar.zst"
+        let manifest = "\(url)/manifest.json"
         let command = ["prefetch", "--attempts", "1"] + world.source(manifest: manifest)
         let hint =
             "hint: check the path, and that its disk is mounted; if both are right, tell the publisher that the "

@@ -112,7 +112,7 @@ struct MisspeltWordTests {
         #expect(ending.output.contains("there is none at '\(path)'"), "\(ending)")
     }
 
-    @Test func aDirectoryIsNoPlaceForADownload() async throws {
+    @Test func aDirectoryIsRefusedAsTheOutputOfADownload() async throws {
         let path = try TemporaryDirectory.required().path.string
         for output in [path, path + "/", path + "/missing/file"] {
             let ending = try await Program()

@@ -19,8 +19,8 @@ struct Nginx {
         isEncrypted: Bool = false,
         _ body: (Nginx) async throws -> Value
     ) async throws -> Value {
-        let place = directory.appending("nginx")
-        try await DebianPackage.unpack("nginx", into: place)
+        let path = directory.appending("nginx")
+        try await DebianPackage.unpack("nginx", into: path)
         let port = try await shell(Self.freePort)
         let tls = isEncrypted ? " ssl http2" : ""
         let certificate = """
@@ -29,7 +29,7 @@ struct Nginx {
             """
         try await shell(
             Self.start,
-            place.string,
+            path.string,
             root.string,
             port + tls,
             isEncrypted ? certificate : ""
@@ -37,10 +37,10 @@ struct Nginx {
         do {
             let scheme = isEncrypted ? "https" : "http"
             let value = try await body(Nginx(baseURL: "\(scheme)://127.0.0.1:\(port)/"))
-            try await shell(Self.stop, place.string)
+            try await shell(Self.stop, path.string)
             return value
         } catch {
-            try await shell(Self.stop, place.string)
+            try await shell(Self.stop, path.string)
             throw error
         }
     }

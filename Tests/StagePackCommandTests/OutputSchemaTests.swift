@@ -206,12 +206,12 @@ struct OutputSchemas {
                 }
             case "properties":
                 for member in value.members {
-                    let place = "\(path)/\(member.name)"
+                    let location = "\(path)/\(member.name)"
                     if let definition = keyword.value[member.name] {
-                        found += try faults(of: member.value, definition, place)
+                        found += try faults(of: member.value, definition, location)
                     } else if !isOpen {
                         // Readers ignore unknown members, but the schema must contain each printed one.
-                        found.append("\(place): unknown")
+                        found.append("\(location): unknown")
                     }
                 }
             case "items":

@@ -138,37 +138,37 @@ struct OwnFormatTests {
 
     @Test func reportsOfTheGroupIncludeAManifestInItsOwnFormat() async throws {
         let (installed, _) = try await group()
-        let place = installed.container.string
-        let status = try await succeed(installed, "status", "--container", place)
+        let path = installed.container.string
+        let status = try await succeed(installed, "status", "--container", path)
         #expect(status.contains("\(Self.news), the manifest in its own format, from "))
         #expect(status.contains("net.example.wallpaper, revision 1, from "))
         #expect(status.contains(#/gazette .* staged, kept until it is removed/#))
         #expect(!status.contains("no longer offered"))
-        let doctor = try await succeed(installed, "doctor", "--container", place)
+        let doctor = try await succeed(installed, "doctor", "--container", path)
         #expect(doctor.contains("\(Self.news), in its own format"))
         #expect(doctor.contains("net.example.wallpaper, revision 1"))
         let plan = try await succeed(installed, "plan", "--app", Self.news)
         #expect(plan.contains("\(Self.news), the manifest in its own format, into "))
-        let all = try await succeed(installed, "plan", "--container", place)
+        let all = try await succeed(installed, "plan", "--container", path)
         #expect(all.contains("title"))
         #expect(try await succeed(installed, "why").contains(Self.news))
         #expect(try await succeed(installed, "why", "old").contains("staged"))
-        let json = try await succeed(installed, "status", "--json", "--container", place)
+        let json = try await succeed(installed, "status", "--json", "--container", path)
         #expect(json.contains(#""state" : "kept""#))
         #expect(!json.contains(#""revision" : 0"#))
     }
 
     @Test func collectionsAndQuotasConcernTheOtherApplicationAlone() async throws {
         var (installed, other) = try await group()
-        let place = installed.container.string
-        _ = try await succeed(installed, "gc", "--previous", "--container", place)
+        let path = installed.container.string
+        _ = try await succeed(installed, "gc", "--previous", "--container", path)
         #expect(try installed.staged().count == 4)
         // The essential and the kept packs exceed the quota.
-        let refused = try await installed.run("gc", "--quota", "0", "--container", place)
+        let refused = try await installed.run("gc", "--quota", "0", "--container", path)
         #expect(refused.status == 40, "\(refused)")
         #expect(try installed.staged().count == 4)
         let quota = "\(2 * 36_600)"
-        let ending = try await installed.run("gc", "--quota", quota, "--container", place)
+        let ending = try await installed.run("gc", "--quota", quota, "--container", path)
         #expect(ending.status == 0, "\(ending)")
         #expect(ending.output.contains("evicted rare") && ending.output.contains("evicted old"))
         #expect(try installed.staged() == ["gazette": 1, "title": 1])
@@ -215,10 +215,10 @@ struct OwnFormatTests {
             try .small(try PackID("title")),
             try .small(try PackID("gazette"), policy: .onDemand)
         )
-        let place = installed.container.string
+        let path = installed.container.string
         let timer = try await installed.run("prefetch", "--all", "--event", "periodic")
         #expect(timer.status == 0, "\(timer)")
-        let ending = try await installed.run("gc", "--quota", "0", "--container", place)
+        let ending = try await installed.run("gc", "--quota", "0", "--container", path)
         #expect(ending.status == 40, "\(ending)")
         #expect(try installed.staged() == ["gazette": 1, "title": 1])
     }
@@ -227,8 +227,8 @@ struct OwnFormatTests {
     func aKeptPackIsRemovedByItsNameOrWithItsApplication(isByName: Bool) async throws {
         let (installed, _) = try await group()
         if isByName {
-            let place = installed.container.string
-            _ = try await succeed(installed, "remove", "gazette", "--container", place)
+            let path = installed.container.string
+            _ = try await succeed(installed, "remove", "gazette", "--container", path)
         } else {
             try installed.uninstall()
             let ending = try await succeed(installed, "gc", "--unregistered")
@@ -274,7 +274,7 @@ struct OwnFormatTests {
     /// A run that finds its manifest in the container reads it in the format of the registration.
     @Test func aContainerAloneDoesNotHoldAnApplicationToItsFormerFormat() async throws {
         var installed = try await newsApplication()
-        let place = installed.container.string
+        let path = installed.container.string
         serve(try manifest(revision: 7), installed)
         _ = try await succeed(installed, "prefetch", "--all")
         for format in [Registration.ManifestFormat.application, .stagepack] {
@@ -283,7 +283,7 @@ struct OwnFormatTests {
                 format == .application ? words(installed) : try manifest(revision: 1),
                 installed
             )
-            _ = try await succeed(installed, "prefetch", "--container", place)
+            _ = try await succeed(installed, "prefetch", "--container", path)
             let reader = try #require(try ContainerReader.open(installed.container))
             let record = try reader.storedManifest(for: try ApplicationID(Self.news))
             #expect((record?.customFormatApplication != nil) == (format == .application))

@@ -292,12 +292,12 @@ struct PackageTests: PublisherSuite {
         let url = server.url("/manifest.json")
         let clean = try await program.run(lint + ["--manifest-url", url])
         #expect(clean == Program.Ending(status: 0, output: "", error: ""))
-        let place = directory.path.appending("container")
+        let location = directory.path.appending("container")
         let staged = try await program.run([
-            "prefetch", "--manifest", url, "--container", place.string,
+            "prefetch", "--manifest", url, "--container", location.string,
         ])
         #expect(staged.status == 0, "\(staged.error)")
-        let path = try await program.run(["path", "aurora", "--container", place.string])
+        let path = try await program.run(["path", "aurora", "--container", location.string])
         let content = try Directory.open(FilePath(String(path.output.dropLast())))
         #expect(try content.status("go")?.mode == 0o755)
         #expect(try text(of: content.path.pushing("assets/link")) == "two!")

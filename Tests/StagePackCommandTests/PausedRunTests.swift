@@ -44,8 +44,8 @@ struct PausedRunTests {
         try installed.world.publish(small, large)
         #expect(try await installed.run("prefetch", "--all", "--quiet").status == 0)
         for id in [small.pack.id, large.pack.id] {
-            let place = try Directory.open(installed.container.appending("packs/\(id)"))
-            try place.write([1], to: "spoiled.txt", durably: false)
+            let directory = try Directory.open(installed.container.appending("packs/\(id)"))
+            try directory.write([1], to: "spoiled.txt", durably: false)
         }
         let server = installed.world.server
         let slow = Answer.content(large.archive).slowed(to: 256 << 10)

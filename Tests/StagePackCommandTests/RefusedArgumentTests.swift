@@ -45,8 +45,8 @@ struct RefusedArgumentTests {
         var world = try World()
         try world.publish(try SamplePack.small(.aurora))
         func expectRefusal(_ command: String...) async throws {
-            for place in ["nowhere", "."] {
-                let path = world.directory.path.appending(place).string
+            for location in ["nowhere", "."] {
+                let path = world.directory.path.appending(location).string
                 let value = option == "--token-file" ? "cdn.example=\(path)" : path
                 let ending = try await world.program.run(command + [option, value] + world.source)
                 #expect(ending.status == 64, "\(command): \(ending)")
@@ -171,7 +171,8 @@ struct RefusedArgumentTests {
         let ending = try await world.program.run([command] + source + ["--container", path])
         #expect(ending.status == 41, "\(ending)")
         #expect(ending.error.contains("letter.txt"), "\(ending)")
-        let hint = "move the file that is at this path or above it, or name a directory with --container"
+        let hint =
+            "move the file that is at this path or above it, or name a directory with --container"
         #expect(ending.error.contains("': Not a directory\nhint: \(hint)\n"), "\(ending)")
     }
 

@@ -91,8 +91,8 @@ struct RepairCommandTests {
         try installed.addOther(offering: [lions])
         #expect(try await installed.run("prefetch", "--all", "--quiet").status == 0)
         for pack in ["aurora", "lions"] {
-            let place = try Directory.open(installed.container.appending("packs/\(pack)"))
-            try place.write([1], to: "spoiled.txt", durably: false)
+            let directory = try Directory.open(installed.container.appending("packs/\(pack)"))
+            try directory.write([1], to: "spoiled.txt", durably: false)
         }
         // The run repairs the pack of its own application first.
         let words = ["repair", "--app", "net.example.wallpaper", "--json"]

@@ -324,10 +324,10 @@ struct RollbackTests {
     }
 
     /// The system calls that publish files or make them durable, each with the number of its last occurrence.
-    private static let places = [("rename,renameat,renameat2", 3), ("fsync,fdatasync", 6)]
-        .flatMap { place in (1...place.1).map { (calls: place.0, number: $0) } }
+    private static let failures = [("rename,renameat,renameat2", 3), ("fsync,fdatasync", 6)]
+        .flatMap { call in (1...call.1).map { (calls: call.0, number: $0) } }
 
-    @Test(.strace, arguments: places)
+    @Test(.strace, arguments: failures)
     func aKilledRollbackLeavesTheOldGenerationOrTheNewOneWithItsPin(
         calls: String,
         number: Int

@@ -9,7 +9,7 @@ import Testing
 /// The combined view of the user's and the system's container in the output of commands.
 @Suite(.server, .directory, .mountNamespace)
 struct SharedViewTests {
-    private struct Place: Decodable, Equatable {
+    private struct StagedPath: Decodable, Equatable {
         var location: String?
         var path: String
     }
@@ -70,9 +70,9 @@ struct SharedViewTests {
     @Test func everyCommandReportsTheNewerVersionOfTheSystem() async throws {
         let machine = try await machine()
         for command in ["path", "load"] {
-            let place: Place = try decode(try await machine.user(command, "aurora", "--json"))
-            #expect(place.location == "system")
-            #expect(place.path.hasPrefix("\(SharedMachine.systemContainer)/generations/aurora/2-"))
+            let folder: StagedPath = try decode(try await machine.user(command, "aurora", "--json"))
+            #expect(folder.location == "system")
+            #expect(folder.path.hasPrefix("\(SharedMachine.systemContainer)/generations/aurora/2-"))
         }
         let status: Status = try decode(try await machine.user("status", "--json"))
         let pack = Status.Pack(
@@ -256,8 +256,8 @@ struct SharedViewTests {
         let words = try await HintedCommand.words(in: release.error)
         #expect(try await machine.rootForAll(words).status == 0)
         #expect(try await machine.user("fetch", "aurora", "--quiet").status == 0)
-        let place: Place = try decode(try await machine.user("path", "aurora", "--json"))
-        #expect(place.location == "user")
+        let folder: StagedPath = try decode(try await machine.user("path", "aurora", "--json"))
+        #expect(folder.location == "user")
     }
 }
 

@@ -354,8 +354,8 @@ struct SharingTests {
         let pack = try SamplePack.small(.aurora)
         try world.publish(pack)
         var manifest = try world.manifest(of: [pack])
-        let place = try #require(manifest.firstIndex(of: UInt8(ascii: "-")))
-        manifest[place] = 0xFF
+        let index = try #require(manifest.firstIndex(of: UInt8(ascii: "-")))
+        manifest[index] = 0xFF
         world.server.answer("/manifest.json", with: .content(manifest))
         let ending = try await world.program.run(["prefetch"] + quiet + world.source)
         #expect(ending.status == 11)

@@ -148,9 +148,9 @@ struct SigningTests: PublisherSuite {
                 + "'\(directory.path.resolved?.string ?? "")', which is published"
             #expect(ending.error.hasPrefix(expected), "\(ending.error)")
             // A home directory can be published: the hint names a place that is not.
-            let place = directory.path.resolved?.string ?? ""
-            #expect(ending.error.contains("hint: name a file outside of \(place), "), "\(ending)")
-            #expect(ending.error.contains(" \(place)/metadata in a directory"), "\(ending)")
+            let path = directory.path.resolved?.string ?? ""
+            #expect(ending.error.contains("hint: name a file outside of \(path), "), "\(ending)")
+            #expect(ending.error.contains(" \(path)/metadata in a directory"), "\(ending)")
         }
         for file in [
             "p.pem", "below/p.pem", "../link/p.pem", "../link/../p.pem", "../keys/../site/p.pem",

@@ -183,7 +183,7 @@ struct StagingWorld: Sendable {
 
     /// The numbers of the processes that stage packs for the daemon of this world.
     func workers() throws -> [pid_t] {
-        let place = "\(installed.world.directory.path)/"
+        let location = "\(installed.world.directory.path)/"
         return try Directory.open("/proc").entries().compactMap { entry in
             let path = FilePath("/proc/\(entry.name)")
             // A process that has ended meanwhile does not count.
@@ -193,7 +193,7 @@ struct StagingWorld: Sendable {
                 let status = try? text(of: path.appending("status")),
                 let parent = status.firstMatch(of: #/PPid:\t(\d+)/#)?.output.1,
                 let daemon = try? text(of: FilePath("/proc/\(parent)/cmdline")),
-                daemon.contains(place)
+                daemon.contains(location)
             else { return nil }
             return process
         }

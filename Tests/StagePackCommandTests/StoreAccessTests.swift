@@ -284,7 +284,7 @@ struct StoreAccessTests {
     }
 
     @Test(arguments: ["b", "i"])
-    func aLinkInThePlaceOfAFolderIsNamedWithAdvice(folder: String) async throws {
+    func aLinkInsteadOfAFolderIsNamedWithAdvice(folder: String) async throws {
         let index = try await packageThenChange()
         try await createManifest()
         #expect(try await add(index, version: 1).status == 0)
@@ -292,15 +292,15 @@ struct StoreAccessTests {
         let name = FilePath.Component(stringLiteral: folder)
         try store.rename(name, to: "away", in: store)
         try store.createLink(FilePath(folder), to: "away")
-        let place = publisher.store.string
+        let path = publisher.store.string
         for command in [
-            ["package", recipe, "--indexed", "--no-archive", "-o", place],
-            ["store", "gc", place, "--manifest", manifest], ["store", "verify", place],
+            ["package", recipe, "--indexed", "--no-archive", "-o", path],
+            ["store", "gc", path, "--manifest", manifest], ["store", "verify", path],
         ] {
             let ending = try await world.program.run(command)
             #expect(ending.status == 31, "\(ending)")
             let message = """
-                stagepack: error: cannot open '\(place)/\(folder)': Not a directory
+                stagepack: error: cannot open '\(path)/\(folder)': Not a directory
                 hint: the folder '\(folder)' of a store cannot be a link: put the folder there, or link the whole store
 
                 """

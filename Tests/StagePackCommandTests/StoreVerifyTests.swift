@@ -79,10 +79,10 @@ struct StoreVerifyTests {
         let publisher = try IndexedPublisher(world)
         try publisher.write(["a": noise(100_000), "b": noise(70_000, seed: 2)])
         let first = try await publisher.package(version: 1)
-        let place = FilePath(first)
-        let whole = try File.open(readingRegular: place).readAll(limit: 1 << 20)
-        let folder = try Directory.open(place.removingLastComponent())
-        let name = try #require(place.lastComponent)
+        let path = FilePath(first)
+        let whole = try File.open(readingRegular: path).readAll(limit: 1 << 20)
+        let folder = try Directory.open(path.removingLastComponent())
+        let name = try #require(path.lastComponent)
         let recipe = world.directory.path.appending("recipe.json").string
         let manifest = publisher.store.appending("manifest.json").string
         let create = ["manifest", "create", "--application", "net.example.app", "-o", manifest]

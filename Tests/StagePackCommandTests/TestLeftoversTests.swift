@@ -7,11 +7,11 @@ import Testing
 /// The script that removes the directories of killed test runs before the next one.
 @Suite(.directory)
 struct TestLeftoversTests {
-    private let place: Directory
+    private let folder: Directory
     /// A process ID that no process has: the kernel's maximum.
     private let dead = 4_194_304
 
-    init() throws { place = try TemporaryDirectory.required() }
+    init() throws { folder = try TemporaryDirectory.required() }
 
     /// Runs the script on what matches a pattern in the directory of the test; the shell runs `setup` first.
     private func removeLeftovers(
@@ -22,28 +22,28 @@ struct TestLeftoversTests {
             .removingLastComponent().appending("Scripts/test-leftovers")
         let command = #"cd "$1" && \#(setup) && exec "$0" "$1"/\#(pattern)"#
         let program = Program(wrapper: [
-            "/usr/bin/unshare", "-m", "/bin/sh", "-c", command, script.string, place.path.string,
+            "/usr/bin/unshare", "-m", "/bin/sh", "-c", command, script.string, folder.path.string,
         ])
         let ending = try await program.run([])
         #expect(ending == Program.Ending(status: 0, output: "", error: ""))
     }
 
     private var names: Set<String> {
-        get throws { try Set(place.entries().map(\.path.string)) }
+        get throws { try Set(folder.entries().map(\.path.string)) }
     }
 
     @Test(.mountNamespace)
     func onlyDirectoriesOfDeadProcessesAreRemoved() async throws {
-        let kept = try place.makeDirectory("kept")
+        let kept = try folder.makeDirectory("kept")
         try kept.write([1], to: "file", durably: false)
         for name in ["stage-\(dead)-1", "\(dead)-2"] {
-            try place.makeDirectory(FilePath(name)).createLink("link", to: "../kept")
+            try folder.makeDirectory(FilePath(name)).createLink("link", to: "../kept")
         }
-        let locked = try place.makeDirectory(FilePath("\(dead)-locked"))
+        let locked = try folder.makeDirectory(FilePath("\(dead)-locked"))
         try locked.markAsUsed()
-        try place.createLink(FilePath("\(dead)-link"), to: "kept")
+        try folder.createLink(FilePath("\(dead)-link"), to: "kept")
         let others = ["\(getpid())-1", "stage-\(getpid())-2", "stage-none-1", "other-\(dead)"]
-        for name in others { _ = try place.makeDirectory(FilePath(name)) }
+        for name in others { _ = try folder.makeDirectory(FilePath(name)) }
         try await removeLeftovers()
         #expect(try names == Set(others + ["kept", "\(dead)-locked", "\(dead)-link"]))
         #expect(try bytes(of: kept.path.appending("file")) == [1])
@@ -52,7 +52,7 @@ struct TestLeftoversTests {
 
     @Test(.rootInMountNamespace)
     func theContentOfMountsStays() async throws {
-        let kept = try place.makeDirectory("kept")
+        let kept = try folder.makeDirectory("kept")
         try kept.write([1], to: "file", durably: false)
         let setup = """
             mkdir -p "\(dead)-1/a b" && mount -t tmpfs none "\(dead)-1/a b" \
@@ -84,6 +84,6 @@ struct TestLeftoversTests {
 
     /// Returns those of the folders that still have the directory of a dead process.
     private func remaining(in folders: [String]) -> [String] {
-        folders.filter { FileStatus.existsAsEntry(place.path.appending("\($0)/\(dead)-1")) }
+        folders.filter { FileStatus.existsAsEntry(folder.path.appending("\($0)/\(dead)-1")) }
     }
 }

@@ -47,8 +47,8 @@ struct WithdrawnStagingTests {
             "net.example.wallpaper"
         )
         // The container's path in the output of the program.
-        let place = try #require(staged.output.ranges(of: "/net.example/").last)
-        let container = String(staged.output[..<place.upperBound].dropLast())
+        let location = try #require(staged.output.ranges(of: "/net.example/").last)
+        let container = String(staged.output[..<location.upperBound].dropLast())
         try await withDaemon(world) { client in
             let id = try await client.stage([world.pack, "other"], of: world.installed) { job in
                 // Nothing listens there: the task waits, so that the test can inspect it.

@@ -163,11 +163,11 @@ struct WorkerSandboxTests {
     func aWorkerThatWasTakenOverReachesItsContainerAlone(on kernel: OldKernel) async throws {
         guard case .landlock(let version) = kernel else { return }
         let directory = try TemporaryDirectory.required()
-        let place = try directory.makeDirectory("place").path.string
+        let path = try directory.makeDirectory("place").path.string
         let process = try StartedProcess(
             kernel.wrapper(in: directory) + [
                 "/usr/bin/python3", "-c", Self.bystander,
-                try BuiltProgram.path(ofTestProgram: "unpack-service").string, place, "\(version)",
+                try BuiltProgram.path(ofTestProgram: "unpack-service").string, path, "\(version)",
                 Self.attacker,
             ],
             log: directory.path.appending("log")
@@ -201,9 +201,9 @@ struct WorkerSandboxTests {
 
     @Test func aWorkerReadsNoFileThatItsJobDoesNotName() async throws {
         var installed = try await Installed()
-        let place = installed.world.directory
+        let location = installed.world.directory
         let (manifests, others) = (
-            try place.makeDirectory("manifests"), try place.makeDirectory("others")
+            try location.makeDirectory("manifests"), try location.makeDirectory("others")
         )
         var pack = try SamplePack.small(.aurora)
         pack.pack.policy = .onDemand

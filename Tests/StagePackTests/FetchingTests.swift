@@ -262,8 +262,8 @@ import WallpaperStore
 
     @Test func aFileIsFetchedByItself() async throws {
         var fetcher = SampleFetcher { _, _, _ in Issue.record("a pack was asked for") }
-        fetcher.onFile = { [container] path, id, place in
-            #expect(path.text == "map" && place == container.path)
+        fetcher.onFile = { [container] path, id, root in
+            #expect(path.text == "map" && root == container.path)
             try container.keepSingleFiles(of: id, ["map": "text"])
         }
         let store = PackStore(containers: [container.path], fetcher: fetcher)

@@ -81,10 +81,10 @@ import Testing
     /// Content in which slow compression finds repeats that fast compression misses, though it hardly gets smaller.
     private func sound(_ seed: UInt64) -> [UInt8] {
         var bytes = noise(800_000, seed: seed)
-        for place in stride(from: 400_000, to: bytes.count - 32, by: 4096) {
+        for offset in stride(from: 400_000, to: bytes.count - 32, by: 4096) {
             bytes.replaceSubrange(
-                place..<(place + 32),
-                with: bytes[(place - 300_000)...].prefix(32)
+                offset..<(offset + 32),
+                with: bytes[(offset - 300_000)...].prefix(32)
             )
         }
         return bytes

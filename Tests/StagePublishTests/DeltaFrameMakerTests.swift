@@ -25,7 +25,7 @@ struct DeltaFrameMakerTests {
         var new = old
         new["gone"] = nil
         // Changes each of its frames.
-        for place in stride(from: 5000, to: 500_000, by: 10_000) { new["large"]?[place] ^= 1 }
+        for offset in stride(from: 5000, to: 500_000, by: 10_000) { new["large"]?[offset] ^= 1 }
         new["large"]?.insert(contentsOf: noise(3000, seed: 5), at: 200_000)
         for number in 0..<60 { new["small/\(number)"]?[1000] ^= 1 }
         new["nothing like it"] = noise(80_000, seed: 6)
@@ -33,7 +33,7 @@ struct DeltaFrameMakerTests {
         old["app.1a2b3c.js"] = noise(300_000, seed: 7)
         var app = noise(300_000, seed: 7)
         old["app.1a2b3c.js"] = app
-        for place in stride(from: 5000, to: 300_000, by: 20_000) { app[place] ^= 1 }
+        for offset in stride(from: 5000, to: 300_000, by: 20_000) { app[offset] ^= 1 }
         new["app.d4e5f6.js"] = app
         return (old: old, new: new)
     }()
@@ -143,7 +143,7 @@ struct DeltaFrameMakerTests {
         let bundles = try store.directory("b")
         for entry in try bundles.entries() {
             var content = try store.bytes("b/\(entry.name)")
-            for place in stride(from: 0, to: content.count, by: 5000) { content[place] ^= 1 }
+            for offset in stride(from: 0, to: content.count, by: 5000) { content[offset] ^= 1 }
             try bundles.write(content, to: entry.name, durably: false)
         }
         let second = try await store.package(new, "new", after: first.index)
@@ -209,10 +209,10 @@ struct DeltaPlanTests {
             #expect(segment.length <= IndexLimits.windowLength && segment.offset >= 0)
             #expect(segment.offset + Int64(segment.length) <= 1000 << 16)
             for frame in group.frames where frame >= 300 {
-                let place = Int64(frame - 300) << 16
+                let offset = Int64(frame - 300) << 16
                 // The segment includes a megabyte around the position.
-                #expect(segment.offset <= max(0, place - 1_000_000))
-                let end = min(1000 << 16, place + 1_065_536)
+                #expect(segment.offset <= max(0, offset - 1_000_000))
+                let end = min(1000 << 16, offset + 1_065_536)
                 #expect(end <= segment.offset + Int64(segment.length))
             }
         }
@@ -227,8 +227,8 @@ struct DeltaPlanTests {
         let old = try index(names.map { ($0, [$0]) })
         let new = try index([(path, ["other"])])
         let groups = DeltaPlan(from: old, to: new).groups
-        let place = try #require(names.firstIndex(of: from))
-        let segment = DeltaSet.Segment(entry: place, offset: 0, length: 65_536)
+        let index = try #require(names.firstIndex(of: from))
+        let segment = DeltaSet.Segment(entry: index, offset: 0, length: 65_536)
         #expect(groups == [.init(window: .init(segments: [segment]), frames: [0])])
     }
 

@@ -18,7 +18,9 @@ struct DeltaSetWriterTests {
     /// Three trees that differ in a few bytes of every frame of a large file.
     private static let versions: [[String: [UInt8]]] = (0..<3).map { number in
         var large = noise(400_000)
-        for place in stride(from: 1000, to: large.count, by: 9000) { large[place] = UInt8(number) }
+        for offset in stride(from: 1000, to: large.count, by: 9000) {
+            large[offset] = UInt8(number)
+        }
         return ["large": large, "same": noise(70_000, seed: 4), "small": [UInt8(number), 7]]
     }
 
@@ -109,8 +111,8 @@ struct DeltaSetWriterTests {
         func tree(_ seed: UInt64) -> [String: [UInt8]] {
             var content = noise(200_000)
             let other = noise(200_000, seed: seed)
-            for place in stride(from: 0, to: content.count - 8192, by: 8192) {
-                content.replaceSubrange(place..<place + 4096, with: other[place..<place + 4096])
+            for offset in stride(from: 0, to: content.count - 8192, by: 8192) {
+                content.replaceSubrange(offset..<offset + 4096, with: other[offset..<offset + 4096])
             }
             return nearCopies(of: content, count: 8)
         }

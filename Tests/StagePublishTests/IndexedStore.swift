@@ -43,9 +43,9 @@ struct IndexedStore {
 
     /// Replaces an object, or removes it.
     func replace(_ path: String, with bytes: [UInt8]?) throws {
-        let place = FilePath(path)
-        let folder = try directory(place.removingLastComponent())
-        let name = try #require(place.lastComponent)
+        let location = FilePath(path)
+        let folder = try directory(location.removingLastComponent())
+        let name = try #require(location.lastComponent)
         if let bytes {
             try folder.write(bytes, to: name, durably: false)
         } else {

@@ -311,8 +311,8 @@ struct PatchIndexDeltaTests {
     @Test func aDeltaThatSavesLittleIsNotKept() async throws {
         var file = noise(150_000, seed: 1)
         let first = try await store.package(nearCopies(of: file, count: 4), "one")
-        for place in stride(from: 0, to: file.count - 8192, by: 8192) {
-            file.replaceSubrange(place..<place + 4096, with: noise(4096, seed: UInt64(place)))
+        for offset in stride(from: 0, to: file.count - 8192, by: 8192) {
+            file.replaceSubrange(offset..<offset + 4096, with: noise(4096, seed: UInt64(offset)))
         }
         let second = try await store.package(
             nearCopies(of: file, count: 4),

@@ -18,9 +18,9 @@ struct PatchWriterTests {
     /// A file in which every other 4 KiB differ between versions.
     private func content(_ version: UInt64, group: UInt64) -> [UInt8] {
         var content = noise(200_000, seed: group + 1)
-        for place in stride(from: 0, to: content.count - 8192, by: 8192) {
-            let other = noise(4096, seed: group << 32 + version * 1000 + UInt64(place))
-            content.replaceSubrange(place..<place + 4096, with: other)
+        for offset in stride(from: 0, to: content.count - 8192, by: 8192) {
+            let other = noise(4096, seed: group << 32 + version * 1000 + UInt64(offset))
+            content.replaceSubrange(offset..<offset + 4096, with: other)
         }
         return content
     }
@@ -177,10 +177,10 @@ struct PatchWriterTests {
     }
 
     /// Every 48th byte differs, so that the versions have no 64 equal bytes in succession.
-    @Test func densePlacesOfAFileAreComparedWithTheSamePlaces() async throws {
+    @Test func denseChangesOfAFileAreComparedWithTheSameOffsets() async throws {
         let content = noise(3_000_000, seed: 3)
         var changed = content
-        for place in stride(from: 24, to: content.count, by: 48) { changed[place] ^= 1 }
+        for offset in stride(from: 24, to: content.count, by: 48) { changed[offset] ^= 1 }
         let first = try await store.package(["file": content], "one")
         let second = try await store.package(["file": changed], "two", after: first.index) {
             $0.makesPatches = true
@@ -230,9 +230,9 @@ struct PatchWriterTests {
         let other = noise(count * 600, seed: 2)
         var changed = content
         for number in 0..<600 {
-            let place = 12_000 + number * 14_000
+            let offset = 12_000 + number * 14_000
             changed.replaceSubrange(
-                place..<place + count,
+                offset..<offset + count,
                 with: other[number * count..<number * count + count]
             )
         }
@@ -281,7 +281,7 @@ struct PatchWriterTests {
     }
 
     /// Stores may have been created before patches existed.
-    @Test func aPatchTakesThePlaceOfASetThatIsThere() async throws {
+    @Test func aPatchReplacesAnExistingSet() async throws {
         let first = try await package(1)
         let second = try await store.package(tree(2), "tree", after: first.index) {
             $0.makesPatches = false
@@ -349,15 +349,15 @@ struct PatchWriterTests {
         try store.directory("i").remove(name)
         #expect(try store.stored(second).reference.deltas.isEmpty)
         let patch = try #require(delta.patch)
-        let place = FilePath(patch.url)
-        let inode = try store.directory().status(place)?.inode
+        let path = FilePath(patch.url)
+        let inode = try store.directory().status(path)?.inode
         let update = try await DeltaSetWriter(width: 2).write(
             to: store.stored(second),
             from: [first.index],
             in: store.directory()
         )
         #expect(update.first?.delta == delta)
-        #expect(try store.directory().status(place)?.inode == inode)
+        #expect(try store.directory().status(path)?.inode == inode)
     }
 
     @Test func garbageCollectionKeepsWhatAManifestNames() async throws {

@@ -43,7 +43,7 @@ struct SampleMatchesTests {
     }
 
     /// Only a few locations are kept of content that occurs everywhere.
-    @Test func fewPlacesOfASampleAreKept() {
+    @Test func fewLocationsOfASampleAreKept() {
         let samples = sampler.samples(of: noise(100_000).span)
         var matches = SampleMatches(sampler: sampler, samples: [3: samples])
         for copy in 0..<1000 {
@@ -59,7 +59,7 @@ struct SampleMatchesTests {
         }
     }
 
-    @Test func otherContentHasNoPlaces() {
+    @Test func otherContentHasNoLocations() {
         let table = SampleMatches(
             sampler: sampler,
             samples: [0: sampler.samples(of: noise(100_000).span)]

@@ -46,7 +46,7 @@ struct SimilarRunSearchTests {
     @Test func aRunContinuesThroughMismatches() throws {
         let prefix = noise(1000)
         var content = noise(50, seed: 2) + prefix[100..<900] + noise(50, seed: 3)
-        for place in stride(from: 90, to: 820, by: 20) { content[place] &+= 7 }
+        for offset in stride(from: 90, to: 820, by: 20) { content[offset] &+= 7 }
         let runs = try #require(found(in: content, after: prefix))
         try #require(runs.count == 1)
         // Bytes that are equal by chance may lie at the ends.

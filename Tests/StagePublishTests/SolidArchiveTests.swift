@@ -18,7 +18,7 @@ struct SolidArchiveTests {
         var files: [String: [UInt8]] = ["empty": [], "caf\u{E9}/a": [1], "cafe\u{301}/b": [2]]
         for number in 0..<12 as Range<UInt8> {
             var bytes = noise(100_000)
-            for place in stride(from: 0, to: bytes.count, by: 4096) { bytes[place] = number }
+            for offset in stride(from: 0, to: bytes.count, by: 4096) { bytes[offset] = number }
             files["large/\(number)"] = bytes
         }
         return files

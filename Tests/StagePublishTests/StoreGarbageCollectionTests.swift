@@ -193,16 +193,16 @@ struct StoreGarbageCollectionTests {
         let first = try await store.package(trees[0], "one")
         let second = try await store.package(trees[1], "two", after: first.index)
         let third = try await store.package(trees[2], "three", after: second.index)
-        let place = try store.directory().path.appending(third.reference.url)
+        let path = try store.directory().path.appending(third.reference.url)
         var packs: [IndexedPack] = []
         for bases in [[], [first.index]] {
             _ = try await DeltaSetWriter.withoutPatches(width: 1).write(
-                to: StoredIndex(at: place),
+                to: StoredIndex(at: path),
                 from: bases,
                 in: store.directory()
             )
             var pack = third
-            pack.reference = try StoredIndex(at: place).reference
+            pack.reference = try StoredIndex(at: path).reference
             packs.append(pack)
         }
         let sets = packs[1].reference.deltas.compactMap(\.frames).map { "d/\($0.digest)" }
@@ -223,9 +223,9 @@ struct StoreGarbageCollectionTests {
     @Test func aSetThatIsRequestedAgainWaitsAgain() async throws {
         let versions = try await versions()
         _ = try await collect(try manifest(versions[2]))
-        let place = try store.directory().path.appending(versions[1].reference.url)
+        let path = try store.directory().path.appending(versions[1].reference.url)
         let updates = try await DeltaSetWriter.withoutPatches(width: 1).write(
-            to: StoredIndex(at: place),
+            to: StoredIndex(at: path),
             from: [versions[0].index],
             in: store.directory()
         )

@@ -23,8 +23,8 @@ struct StoreVerificationTests {
             "two",
             after: first.index
         )
-        for place in stride(from: 0, to: file.count - 8192, by: 8192) {
-            file.replaceSubrange(place..<place + 4096, with: noise(4096, seed: UInt64(place)))
+        for offset in stride(from: 0, to: file.count - 8192, by: 8192) {
+            file.replaceSubrange(offset..<offset + 4096, with: noise(4096, seed: UInt64(offset)))
         }
         return try await store.package(
             nearCopies(of: file, count: 4),
@@ -105,11 +105,11 @@ struct StoreVerificationTests {
         let error = #expect(throws: StoredIndex.Fault.self) {
             try StoredIndex(at: path, memory: size)
         }
-        guard let error, case .noMemory(let place, let needed, let available) = error else {
+        guard let error, case .noMemory(let location, let needed, let available) = error else {
             Issue.record("no error of the memory")
             return
         }
-        #expect(place == path && needed > size && available == size)
+        #expect(location == path && needed > size && available == size)
         let stored = try StoredIndex(at: path, memory: .mebibytes(1))
         #expect(try store.stored(pack) == stored)
     }

@@ -62,15 +62,15 @@ struct NetworkEventTests {
         service: UInt8 = 0,
         origin: UInt8 = 3,
         kind: UInt8 = 1,
-        places: (UInt8, UInt8, UInt8) = (0, 0, 1),
+        hosts: (UInt8, UInt8, UInt8) = (0, 0, 1),
         link: UInt32 = 7,
         metric: UInt32 = 100,
         table: UInt32 = 254
     ) -> [UInt8] {
         let parts: [[UInt8]] = [
             [2, prefixes.0, prefixes.1, service, 254, origin, 0, kind], bytes(UInt32(0)),
-            attribute(15, bytes(table)), attribute(1, [203, 0, 113, places.0]),
-            attribute(2, [203, 0, 114, places.1]), attribute(5, [192, 0, 2, places.2]),
+            attribute(15, bytes(table)), attribute(1, [203, 0, 113, hosts.0]),
+            attribute(2, [203, 0, 114, hosts.1]), attribute(5, [192, 0, 2, hosts.2]),
             attribute(4, bytes(link)), attribute(6, bytes(metric)),
         ]
         return message(type, Array(parts.joined()))
@@ -127,8 +127,8 @@ struct NetworkEventTests {
         #expect(Self.events(in: Self.route(origin: 16)) == first)
         let others: [[UInt8]] = [
             Self.route(prefixes: (25, 0)), Self.route(prefixes: (24, 32)), Self.route(service: 8),
-            Self.route(places: (1, 0, 1)), Self.route(places: (0, 1, 1)),
-            Self.route(places: (0, 0, 2)), Self.route(link: 8), Self.route(metric: 200),
+            Self.route(hosts: (1, 0, 1)), Self.route(hosts: (0, 1, 1)),
+            Self.route(hosts: (0, 0, 2)), Self.route(link: 8), Self.route(metric: 200),
             Self.route(table: 100),
         ]
         for other in others { #expect(Self.events(in: other) != first, "\(other)") }

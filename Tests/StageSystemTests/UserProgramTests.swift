@@ -13,14 +13,14 @@ struct UserProgramTests {
     /// A shell script as a program, which finds the test's directory in `$D`.
     private func shell(
         _ script: String,
-        in place: FilePath = "/",
+        in location: FilePath = "/",
         as user: UserIdentity? = nil
     ) -> UserProgram {
         UserProgram(
             path: "/bin/sh",
             arguments: ["-c", script],
             environment: ["D": directory.string],
-            directory: place,
+            directory: location,
             user: user
         )
     }

@@ -130,8 +130,8 @@ package final class MockBus: Sendable {
     package func set(_ property: String, of object: Object, to value: Value) throws {
         let service = state.withLock { $0.services[object.serviceName] }
         let running = try #require(service, "'\(object.serviceName)' is not running")
-        let place = "\"\(object.path)\", \"\(object.serviceName)\""
-        try running.write("[\(place), \"\(property)\", \(value.json)]")
+        let location = "\"\(object.path)\", \"\(object.serviceName)\""
+        try running.write("[\(location), \"\(property)\", \(value.json)]")
         _ = try running.readLine()
     }
 

@@ -31,7 +31,7 @@ package func nearCopies(of content: [UInt8], count: UInt8) -> [String: [UInt8]] 
     var files: [String: [UInt8]] = [:]
     for number in 0..<count {
         var copy = content
-        for place in stride(from: 5000, to: copy.count, by: 8192) { copy[place] = number }
+        for offset in stride(from: 5000, to: copy.count, by: 8192) { copy[offset] = number }
         files["\(number)"] = copy
     }
     return files

@@ -23,7 +23,7 @@ package struct TemporaryDirectoryTrait: TestTrait, SuiteTrait, TestScoping {
     let isLarge: Bool
 
     /// A directory in memory, if the system has one: tests make and remove thousands of small files.
-    private var place: FilePath {
+    private var path: FilePath {
         guard !isLarge else { return "/var/tmp" }
         let memory = try? Directory.open("/dev").status("shm")
         return memory?.kind == .directory ? "/dev/shm" : "/tmp"
@@ -31,7 +31,7 @@ package struct TemporaryDirectoryTrait: TestTrait, SuiteTrait, TestScoping {
 
     /// Opens this user's directory for directories of tests, in which no other user may replace them.
     private func parent() throws -> Directory {
-        let parent = try Directory.open(place)
+        let parent = try Directory.open(path)
             .makeDirectory(FilePath("stagepack-tests-\(geteuid())"))
         let status = try parent.status()
         try #require(

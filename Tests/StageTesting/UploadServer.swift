@@ -126,25 +126,25 @@ package final class UploadServer: Sendable {
     }
 
     private func create(_ head: RequestHead, _ socket: inout Socket) {
-        let place = state.withLock { "/uploads/\($0.uploads.count + $0.finished.count + 1)" }
+        let path = state.withLock { "/uploads/\($0.uploads.count + $0.finished.count + 1)" }
         if head["tus-resumable"] != nil {
             guard let size = head["upload-length"].flatMap({ Int($0) }) else {
                 return socket.answer(400)
             }
-            state.withLock { $0.uploads[place] = Upload(size: size, isTus: true) }
-            return socket.answer(201, ["Tus-Resumable: 1.0.0", "Location: \(place)"])
+            state.withLock { $0.uploads[path] = Upload(size: size, isTus: true) }
+            return socket.answer(201, ["Tus-Resumable: 1.0.0", "Location: \(path)"])
         }
         let size = head["content-length"].flatMap { Int($0) } ?? 0
-        state.withLock { $0.uploads[place] = Upload(size: size, isTus: false) }
+        state.withLock { $0.uploads[path] = Upload(size: size, isTus: false) }
         if speaksDraft, head["upload-draft-interop-version"] == "6",
             head["upload-complete"] == "?1"
         {
             let interim =
                 "HTTP/1.1 104 Upload Resumption Supported\r\nUpload-Draft-Interop-Version: 6\r\n"
-                + "Location: \(url(place))\r\n\r\n"
+                + "Location: \(url(path))\r\n\r\n"
             _ = socket.send(Array(interim.utf8))
         }
-        take(head, at: place, &socket)
+        take(head, at: path, &socket)
     }
 
     private func delete(_ head: RequestHead, _ socket: Socket) {
@@ -169,10 +169,10 @@ package final class UploadServer: Sendable {
     }
 
     /// Appends the body of a request to an upload.
-    private func take(_ head: RequestHead, at place: String, _ socket: inout Socket) {
+    private func take(_ head: RequestHead, at path: String, _ socket: inout Socket) {
         let found = state.withLock { state in
-            state.uploads[place]?.request += 1
-            return state.uploads[place]
+            state.uploads[path]?.request += 1
+            return state.uploads[path]
         }
         guard let upload = found else { return socket.answer(404) }
         if head.method == "PATCH" {
@@ -195,8 +195,8 @@ package final class UploadServer: Sendable {
             taken += bytes.count
             let isLatest = state.withLock { state in
                 state.received += bytes.count
-                guard state.uploads[place]?.request == upload.request else { return false }
-                state.uploads[place]?.content += bytes
+                guard state.uploads[path]?.request == upload.request else { return false }
+                state.uploads[path]?.content += bytes
                 return true
             }
             guard isLatest else { return }
@@ -213,12 +213,12 @@ package final class UploadServer: Sendable {
             forget()
             return socket.answer(401, ["WWW-Authenticate: Basic realm=\"r\""])
         }
-        finish(place, socket)
+        finish(path, socket)
     }
 
-    private func finish(_ place: String, _ socket: Socket) {
+    private func finish(_ path: String, _ socket: Socket) {
         let (upload, isLost) = state.withLock { state in
-            let upload = state.uploads[place]
+            let upload = state.uploads[path]
             if let upload, upload.content.count == upload.size {
                 state.finished.append(upload.content)
             }

@@ -9,14 +9,14 @@ import Testing
 /// Responses as callers receive them, and further options of a request.
 @Suite(.server) struct AnswerTests {
     let server = TestServer.current
-    let place: TemporaryDirectory
+    let folder: TemporaryDirectory
     let part: PartialFile
     static let content = noise(300_000)
     static let page = Array("there is no such thing".utf8)
 
     init() throws {
-        place = try TemporaryDirectory()
-        part = try PartialFile.open("pack", in: place.directory)
+        folder = try TemporaryDirectory()
+        part = try PartialFile.open("pack", in: folder.directory)
     }
 
     private func request(_ events: Events = Events()) -> DownloadRequest {

@@ -8,12 +8,12 @@ import Testing
 
 @Suite(.server) struct DownloadTests {
     let server = TestServer.current
-    let place: TemporaryDirectory
+    let folder: TemporaryDirectory
     let part: PartialFile
 
     init() throws {
-        place = try TemporaryDirectory()
-        part = try PartialFile.open("pack", in: place.directory)
+        folder = try TemporaryDirectory()
+        part = try PartialFile.open("pack", in: folder.directory)
     }
 
     @Test(arguments: [0, 1, 1000, 1 << 18, 1 << 18 + 1, 3 << 20])

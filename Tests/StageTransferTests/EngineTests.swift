@@ -12,12 +12,12 @@ import Testing
 /// Behaviour of the engine on the wire, beyond resuming.
 @Suite(.server) struct EngineTests {
     let server = TestServer.current
-    let place: TemporaryDirectory
+    let folder: TemporaryDirectory
     let part: PartialFile
 
     init() throws {
-        place = try TemporaryDirectory()
-        part = try PartialFile.open("pack", in: place.directory)
+        folder = try TemporaryDirectory()
+        part = try PartialFile.open("pack", in: folder.directory)
     }
 
     static let content = noise(300_000)
@@ -67,7 +67,7 @@ import Testing
             let receipt = try await engine.download(request, to: part)
             #expect(receipt.url == server.url("/pack"))
             #expect(receipt.attempts == 3)
-            let other = try PartialFile.open("other", in: place.directory)
+            let other = try PartialFile.open("other", in: folder.directory)
             let second = try await engine.download(request, to: other)
             #expect(second.attempts == 2)
         }
@@ -117,7 +117,7 @@ import Testing
         let (begun, waits) = (Events(), Events())
         let first = DownloadRequest(server.url("/first"), content: Self.content, events: begun)
         let second = DownloadRequest(server.url("/second"), content: Self.content, events: waits)
-        let other = try PartialFile.open("other", in: place.directory)
+        let other = try PartialFile.open("other", in: folder.directory)
         try await withEngine { engine in
             async let one = engine.download(first, to: part)
             try await poll { !begun.offsets.isEmpty }
@@ -143,7 +143,7 @@ import Testing
         var third = DownloadRequest(server.url("/third"), content: Self.content, events: events)
         (first.user, second.user, third.user) = (1, 1, 2)
         let (one, two, three) = (first, second, third)
-        let others = try ["other", "third"].map { try PartialFile.open($0, in: place.directory) }
+        let others = try ["other", "third"].map { try PartialFile.open($0, in: folder.directory) }
         try await withEngine { engine in
             async let slow = engine.download(one, to: part)
             try await poll { !begun.offsets.isEmpty }
@@ -165,7 +165,7 @@ import Testing
         let first = DownloadRequest(server.url("/first"), content: Self.content, events: refused)
         let second = DownloadRequest(server.url("/second"), content: Self.content, events: waits)
         let part = part
-        let other = try PartialFile.open("other", in: place.directory)
+        let other = try PartialFile.open("other", in: folder.directory)
         try await withEngine { engine in
             try await withThrowingTaskGroup(of: Void.self) { group in
                 group.addTask { _ = try? await engine.download(first, to: part) }
@@ -188,7 +188,7 @@ import Testing
         let first = DownloadRequest(server.url("/first"), content: Self.content, events: refused)
         let second = DownloadRequest(server.url("/second"), content: Self.content, events: other)
         let part = part
-        let otherPart = try PartialFile.open("other", in: place.directory)
+        let otherPart = try PartialFile.open("other", in: folder.directory)
         try await withEngine { engine in
             try await withThrowingTaskGroup(of: Void.self) { group in
                 group.addTask { _ = try? await engine.download(first, to: part) }
@@ -263,7 +263,7 @@ import Testing
         server.answer("/pack", with: .content(content))
         var configuration = TransferConfiguration.impatient
         configuration.bandwidth = ByteCount(1)
-        let parts = try ["a", "b", "c"].map { try PartialFile.open($0, in: place.directory) }
+        let parts = try ["a", "b", "c"].map { try PartialFile.open($0, in: folder.directory) }
         let received = try await withEngine(configuration) { engine in
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for part in parts {
@@ -348,7 +348,7 @@ import Testing
         }
         let error = try await cancelled(request, after: arrived)
         #expect(error == .cancelled)
-        let again = try PartialFile.open("pack", in: place.directory, boot: BootID("another"))
+        let again = try PartialFile.open("pack", in: folder.directory, boot: BootID("another"))
         #expect(again.length == ByteCount(count))
         let receipt = try await download(
             DownloadRequest(server.url("/pack"), content: content),
@@ -397,16 +397,16 @@ import Testing
             do {
                 defer { engine.storage.resume() }
                 _ = try await engine.download(request, to: part)
-                try PartialFile.open("pack", in: place.directory).remove()
+                try PartialFile.open("pack", in: folder.directory).remove()
             }
             await withCheckedContinuation { done in engine.storage.async { done.resume() } }
         }
-        #expect(try place.directory.entries() == [])
+        #expect(try folder.directory.entries() == [])
     }
 
     /// The record of the partial file on disk.
     private func record() -> PartialFileRecord? {
-        guard let file = try? place.directory.file(reading: "pack.state") else { return nil }
+        guard let file = try? folder.directory.file(reading: "pack.state") else { return nil }
         return (try? file.readAll(limit: 9999)).flatMap { PartialFileRecord.decode($0) }
     }
 
@@ -414,10 +414,10 @@ import Testing
         server.answer("/pack", with: .content(Self.content))
         var request = DownloadRequest(server.url("/pack"), content: Self.content)
         let records = Events()
-        let place = place
+        let folder = folder
         request.report = { event in
             guard case .accepted = event else { return }
-            let state = (try? place.directory.status("pack.state")).flatMap { $0 }
+            let state = (try? folder.directory.status("pack.state")).flatMap { $0 }
             if state != nil { records.append(event) }
         }
         try await download(request, to: part)
@@ -428,7 +428,7 @@ import Testing
         let content = noise(1 << 18)
         server.answer("/pack", with: .content(content))
         try await download(DownloadRequest(server.url("/pack"), content: content), to: part)
-        #expect(try place.directory.entries().map(\.path.string) == ["pack.part.1"])
+        #expect(try folder.directory.entries().map(\.path.string) == ["pack.part.1"])
     }
 
     /// The error of a download that is cancelled once `moment` ends.
@@ -455,11 +455,11 @@ import Testing
     }
 
     @Test func aFileThatCannotBeWrittenEndsTheDownload() async throws {
-        try place.directory.createDirectory("pack.part.1")
+        try folder.directory.createDirectory("pack.part.1")
         server.answer("/pack", with: .content(Self.content))
         let request = DownloadRequest(server.url("/pack"), content: Self.content)
         let error = await failure(of: request, to: part)
-        let path = place.directory.path.appending("pack.part.1")
+        let path = folder.directory.path.appending("pack.part.1")
         #expect(error == .storage(FileError("open", path: path, errno: .isDirectory)))
         #expect(server.requests.count == 1)
     }
@@ -480,7 +480,7 @@ import Testing
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for index in 0..<300 {
                     let name = try #require(FilePath.Component("part\(index)"))
-                    let part = try PartialFile.open(name, in: place.directory)
+                    let part = try PartialFile.open(name, in: folder.directory)
                     let request = DownloadRequest(
                         server.url("/pack"),
                         content: content,
@@ -498,12 +498,12 @@ import Testing
         #expect(server.connectionCount <= 4)
         #expect(server.peakConcurrency <= 4)
         #expect(events.all.contains(.waiting(.connection, nil)))
-        #expect(try place.directory.entries().isEmpty)
+        #expect(try folder.directory.entries().isEmpty)
     }
 
     @Test func aLocalFileIsCopied() async throws {
-        try place.directory.write(Self.content, to: "source", durably: false)
-        let url = "file://\(place.directory.path)/source"
+        try folder.directory.write(Self.content, to: "source", durably: false)
+        let url = "file://\(folder.directory.path)/source"
         let receipt = try await download(DownloadRequest(url, content: Self.content), to: part)
         #expect(receipt.url == url)
         #expect(fileContent(part.path) == Self.content)
@@ -511,8 +511,8 @@ import Testing
 
     /// A local file has no host.
     @Test func allowedDomainsRestrictNoLocalFile() async throws {
-        try place.directory.write(Self.content, to: "source", durably: false)
-        let url = "file://\(place.directory.path)/source"
+        try folder.directory.write(Self.content, to: "source", durably: false)
+        let url = "file://\(folder.directory.path)/source"
         var request = DownloadRequest(url, content: Self.content)
         request.allowedDomains = AllowedDomains(["example.com"])
         try await download(request, to: part)
@@ -533,7 +533,7 @@ import Testing
         try await withEngine(configuration) { engine in
             await engine.leaveLookupsBehind()
             let named = DownloadRequest("http://example.invalid/pack", content: Self.content)
-            let other = try PartialFile.open("other", in: place.directory)
+            let other = try PartialFile.open("other", in: folder.directory)
             let error = await #expect(throws: TransferError.self) {
                 try await engine.download(named, to: other)
             }
@@ -545,9 +545,9 @@ import Testing
     }
 
     @Test func aLocalFileThatIsMissingIsAnError() async throws {
-        let url = "file://\(place.directory.path)/missing"
+        let url = "file://\(folder.directory.path)/missing"
         let error = await failure(of: DownloadRequest(url, content: [1]), to: part)
-        let path = place.directory.path.appending("missing")
+        let path = folder.directory.path.appending("missing")
         let missing = FileError("open", path: path, errno: .noSuchFileOrDirectory)
         #expect(error == .unacceptable(url: url, .file(missing)))
     }

@@ -11,12 +11,12 @@ import Testing
 /// The messages for connections that fail: each names host and port.
 @Suite(.server) struct FailedConnectionTests {
     let server = TestServer.current
-    let place: TemporaryDirectory
+    let folder: TemporaryDirectory
     let part: PartialFile
 
     init() throws {
-        place = try TemporaryDirectory()
-        part = try PartialFile.open("pack", in: place.directory)
+        folder = try TemporaryDirectory()
+        part = try PartialFile.open("pack", in: folder.directory)
     }
 
     /// URLs of servers, proxies, and whether a request may look up a name.
@@ -196,7 +196,7 @@ import Testing
     @Test func aCertificateThatIsRefusedIsNamedWithTheReason() async throws {
         let front = try await TLSFront(
             port: server.port,
-            below: place.directory.path,
+            below: folder.directory.path,
             names: "DNS:other.example"
         )
         var configuration = TransferConfiguration.single
@@ -220,7 +220,7 @@ import Testing
 
     /// The certificate of a proxy is verified like that of a server.
     @Test func aCertificateOfAProxyThatIsRefusedIsNamedWithTheReason() async throws {
-        let front = try await TLSFront(port: server.port, below: place.directory.path)
+        let front = try await TLSFront(port: server.port, below: folder.directory.path)
         var configuration = TransferConfiguration.single
         configuration.proxies = ProxySettings(https: front.baseURL)
         #expect(

@@ -195,11 +195,11 @@ import Testing
     }
 
     @Test func aRangeThatAFileDoesNotHaveComesFromAnotherMirror() async throws {
-        let place = try TemporaryDirectory()
+        let directory = try TemporaryDirectory()
         let content = noise(1000)
-        try place.directory.write(Array(content[..<15]), to: "short", durably: false)
+        try directory.directory.write(Array(content[..<15]), to: "short", durably: false)
         server.answer("/manifest", with: .content(content))
-        let mirrors = ["file://\(place.directory.path)/short", server.url("/manifest")]
+        let mirrors = ["file://\(directory.directory.path)/short", server.url("/manifest")]
         let result = try await fetch {
             $0.mirrors = mirrors
             $0.part = (10..<20, 1000)
@@ -288,9 +288,9 @@ import Testing
     }
 
     @Test func aLocalDocumentIsRead() async throws {
-        let place = try TemporaryDirectory()
-        try place.directory.write(Self.document, to: "a b", durably: false)
-        let url = "file://\(place.directory.path)/a%20b"
+        let directory = try TemporaryDirectory()
+        try directory.directory.write(Self.document, to: "a b", durably: false)
+        let url = "file://\(directory.directory.path)/a%20b"
         let content = try await fetch { $0.mirrors = [url] }
         #expect(content == .document(FetchedDocument(bytes: Self.document, url: url)))
     }

@@ -9,12 +9,12 @@ import Testing
 /// Servers that send endless lines, which libcurl keeps in memory as long as an exchange lasts.
 @Suite(.server) struct FloodTests {
     private let server = TestServer.current
-    private let place: TemporaryDirectory
+    private let folder: TemporaryDirectory
     private let part: PartialFile
 
     init() throws {
-        place = try TemporaryDirectory()
-        part = try PartialFile.open("pack", in: place.directory)
+        folder = try TemporaryDirectory()
+        part = try PartialFile.open("pack", in: folder.directory)
     }
 
     private static func configuration(for flood: Answer.Flood) -> TransferConfiguration {

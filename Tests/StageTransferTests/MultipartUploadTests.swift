@@ -10,13 +10,13 @@ import Testing
 /// Uploads in presigned parts, through sockets.
 @Suite struct MultipartUploadTests: UploadSuite {
     private let server: PartServer
-    let place: TemporaryDirectory
+    let folder: TemporaryDirectory
     private static let size = 4 << 20 + 1
     private static let part = 1 << 20
 
     init() throws {
         server = try PartServer()
-        place = try TemporaryDirectory()
+        folder = try TemporaryDirectory()
     }
 
     private func request(
@@ -35,10 +35,10 @@ import Testing
         return await #expect(throws: TransferError.self) { try await upload(content, request) }
     }
 
-    private func expectObject(_ content: [UInt8], at place: SourceLocation = #_sourceLocation) {
+    private func expectObject(_ content: [UInt8], at location: SourceLocation = #_sourceLocation) {
         let isEqual = server.object == content
-        #expect(isEqual, sourceLocation: place)
-        #expect(server.faults == [], sourceLocation: place)
+        #expect(isEqual, sourceLocation: location)
+        #expect(server.faults == [], sourceLocation: location)
     }
 
     @Test func thePartsArriveInOrderAndAreCompleted() async throws {

@@ -9,18 +9,18 @@ import Testing
 
 /// If a process ends at any step, the next process removes its files together with the partial file.
 struct PartialFileTests {
-    let place: TemporaryDirectory
+    let folder: TemporaryDirectory
 
-    init() throws { place = try TemporaryDirectory() }
+    init() throws { folder = try TemporaryDirectory() }
 
-    private func open() throws -> PartialFile { try PartialFile.open("pack", in: place.directory) }
+    private func open() throws -> PartialFile { try PartialFile.open("pack", in: folder.directory) }
 
     private func begin(_ part: PartialFile, isRecorded: Bool) throws {
         _ = try part.begin(total: 10, validator: nil, url: "http://a/b", isRecorded: isRecorded)
     }
 
     private var names: [String] {
-        get throws { try place.directory.entries().map(\.path.string).sorted() }
+        get throws { try folder.directory.entries().map(\.path.string).sorted() }
     }
 
     @Test(arguments: [1, 2, 3], [false, true])
@@ -36,10 +36,10 @@ struct PartialFileTests {
     @Test(arguments: [false, true]) func noOldGenerationStays(isRecorded: Bool) throws {
         let part = try open()
         try begin(part, isRecorded: isRecorded)
-        try place.directory.createDirectory("pack.part.2", permissions: .privateDirectory)
+        try folder.directory.createDirectory("pack.part.2", permissions: .privateDirectory)
         #expect(throws: FileError.self) { try begin(part, isRecorded: isRecorded) }
         #expect(try names == ["pack.part.2", "pack.state"])
-        try place.directory.removeTree("pack.part.2")
+        try folder.directory.removeTree("pack.part.2")
         try open().remove()
         #expect(try names == [])
     }
@@ -47,8 +47,8 @@ struct PartialFileTests {
     /// The record cannot be written, which has the same result as the end of the process before that.
     @Test func bytesWithoutARecordAreRemovedBeforeANewRecordNamesTheirFile() throws {
         let part = try open()
-        try place.directory.write([1, 2, 3], to: "pack.part.1", durably: false)
-        try place.directory.createDirectory("pack.state", permissions: .privateDirectory)
+        try folder.directory.write([1, 2, 3], to: "pack.part.1", durably: false)
+        try folder.directory.createDirectory("pack.state", permissions: .privateDirectory)
         #expect(throws: FileError.self) { try begin(part, isRecorded: true) }
         #expect(try names == ["pack.state"])
     }
@@ -83,7 +83,7 @@ struct PartialFileTests {
             if number.isMultiple(of: 2) { usleep(UInt32(number)) }
             try part.rebind(to: nil, url: "http://b/b", resource: "http://b/b")
             try await checkpoint
-            let bytes = try #require(try place.directory.bytes(of: "pack.state", limit: 9999))
+            let bytes = try #require(try folder.directory.bytes(of: "pack.state", limit: 9999))
             let record = try #require(PartialFileRecord.decode(bytes))
             #expect(record.durable == 7 && record.url == "http://b/b")
             try part.remove()
@@ -98,7 +98,7 @@ struct PartialFileTests {
         part.grow(to: 7)
         try part.checkpoint()
         #expect(try open().length == ByteCount(7))
-        try place.directory.file(updatingExisting: "pack.part.1")?.truncate(to: 6)
+        try folder.directory.file(updatingExisting: "pack.part.1")?.truncate(to: 6)
         #expect(try open().resumePoint == nil)
         #expect(try names == ["pack.state"])
     }
@@ -132,14 +132,14 @@ struct PartialFileTests {
         count: Int,
         resumed: Int64?
     ) throws {
-        try place.directory.write(
+        try folder.directory.write(
             [UInt8](repeating: 1, count: count),
             to: "pack.part.1",
             durably: false
         )
         let part = try PartialFile.open(
             "pack",
-            in: place.directory,
+            in: folder.directory,
             digestedSize: ByteCount(total)
         )
         #expect(part.resumePoint?.length == resumed)
@@ -150,8 +150,8 @@ struct PartialFileTests {
     @Test func aRecordOutlivesItsContent() throws {
         let part = try open()
         for _ in 1...2 { try begin(part, isRecorded: true) }
-        try place.directory.remove("pack.state")
-        try place.directory.createDirectory("pack.state", permissions: .privateDirectory)
+        try folder.directory.remove("pack.state")
+        try folder.directory.createDirectory("pack.state", permissions: .privateDirectory)
         #expect(throws: TransferError.self) { try part.remove() }
         #expect(try names == ["pack.state"])
     }

@@ -40,11 +40,11 @@ import Testing
     @Test(arguments: 0..<12)
     func nothingButTheContentIsEverASuccess(seed: Int) async throws {
         var numbers = JitterGenerator(seed: UInt64(seed))
-        let place = try TemporaryDirectory()
+        let directory = try TemporaryDirectory()
         for _ in 0..<6 {
             server.answer("/pack", with: (0..<4).map { _ in Self.answer(&numbers) })
             let boot = Bool.random(using: &numbers) ? BootID.current : BootID("\(seed)")
-            let part = try PartialFile.open("pack", in: place.directory, boot: boot)
+            let part = try PartialFile.open("pack", in: directory.directory, boot: boot)
             var request = DownloadRequest(server.url("/pack"), content: Self.content)
             request.isContentAddressed = seed.isMultiple(of: 2)
             if await failure(of: request, to: part) == nil {
@@ -52,23 +52,23 @@ import Testing
             }
         }
         server.answer("/pack", with: .content(Self.content))
-        let part = try PartialFile.open("pack", in: place.directory)
+        let part = try PartialFile.open("pack", in: directory.directory)
         try await download(DownloadRequest(server.url("/pack"), content: Self.content), to: part)
         #expect(fileContent(part.path) == Self.content)
-        let names = try place.directory.entries().map(\.path.string)
+        let names = try directory.directory.entries().map(\.path.string)
         #expect(names.count == 2, "\(names)")
     }
 
     @Test(arguments: 0..<4)
     func nothingIsReceivedTwiceHoweverOftenTheTransferDies(seed: Int) async throws {
         var numbers = JitterGenerator(seed: UInt64(seed))
-        let place = try TemporaryDirectory()
+        let directory = try TemporaryDirectory()
         var received: Int64 = 0
         var cuts = 0
         while cuts < 40 {
             let rest = Int.random(in: 1...(Self.size / 20), using: &numbers)
             server.answer("/pack", with: .content(Self.content).cut(after: rest))
-            let part = try PartialFile.open("pack", in: place.directory)
+            let part = try PartialFile.open("pack", in: directory.directory)
             if part.length == ByteCount(Self.size) { break }
             let request = DownloadRequest(server.url("/pack"), content: Self.content)
             _ = await failure(of: request, to: part, .single)

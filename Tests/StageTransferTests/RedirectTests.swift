@@ -8,13 +8,13 @@ import Testing
 
 @Suite(.server) struct RedirectTests {
     let server = TestServer.current
-    let place: TemporaryDirectory
+    let folder: TemporaryDirectory
     let part: PartialFile
     static let content = noise(5000)
 
     init() throws {
-        place = try TemporaryDirectory()
-        part = try PartialFile.open("pack", in: place.directory)
+        folder = try TemporaryDirectory()
+        part = try PartialFile.open("pack", in: folder.directory)
         server.answer("/pack", with: .content(Self.content))
     }
 
@@ -98,9 +98,9 @@ import Testing
 
     @Test func namesInURLsAndNetrcStayWithTheirOrigin() async throws {
         let netrc = "machine localhost login a password b\nmachine 127.0.0.1 login c password d\n"
-        try place.directory.write(Array(netrc.utf8), to: "netrc", durably: false)
+        try folder.directory.write(Array(netrc.utf8), to: "netrc", durably: false)
         var configuration = TransferConfiguration.impatient
-        configuration.netrc = place.directory.path.appending("netrc")
+        configuration.netrc = folder.directory.path.appending("netrc")
         let other = "http://u:p@localhost:\(server.port)/pack"
         server.answer("/other", with: .redirect(to: other))
         try await download(request("/other"), to: part, configuration)
@@ -117,9 +117,9 @@ import Testing
 
     @Test func passwordsAreNotSentUnencryptedToOtherMachines() async throws {
         let netrc = "machine example.invalid login a password b\n"
-        try place.directory.write(Array(netrc.utf8), to: "netrc", durably: false)
+        try folder.directory.write(Array(netrc.utf8), to: "netrc", durably: false)
         var configuration = TransferConfiguration.single
-        configuration.netrc = place.directory.path.appending("netrc")
+        configuration.netrc = folder.directory.path.appending("netrc")
         // Requests to another machine reach a proxy, which responds instead.
         configuration.proxies = ProxySettings(http: server.baseURL)
         server.answer("http://example.invalid/pack", with: .content(Self.content))

@@ -13,7 +13,7 @@ extension ResumableUploadTests {
             from: origin,
             isBodySent: true
         )
-        #expect(created == .perform(.append(place, from: 0)))
+        #expect(created == .perform(.append(url, from: 0)))
         #expect(machine.resource == resource(.tus))
         machine.noteSent(to: 100)
         #expect(handle(&machine, head(204, "Upload-Offset: 100"), isBodySent: true) == .deliver)
@@ -21,18 +21,18 @@ extension ResumableUploadTests {
 
     @Test func aTusUploadResumes() {
         var machine = machine(.tus, at: resource(.tus, offset: 10))
-        #expect(machine.begin() == .queryOffset(place))
+        #expect(machine.begin() == .queryOffset(url))
         #expect(
-            handle(&machine, head(200, "Upload-Offset: 20")) == .perform(.append(place, from: 20))
+            handle(&machine, head(200, "Upload-Offset: 20")) == .perform(.append(url, from: 20))
         )
         // The server received less than was sent.
         machine.noteSent(to: 30)
         let part = handle(&machine, head(204, "Upload-Offset: 30"), isBodySent: true)
-        #expect(part == .perform(.queryOffset(place)))
+        #expect(part == .perform(.queryOffset(url)))
         #expect(
-            handle(&machine, head(200, "Upload-Offset: 30")) == .perform(.append(place, from: 30))
+            handle(&machine, head(200, "Upload-Offset: 30")) == .perform(.append(url, from: 30))
         )
-        #expect(handle(&machine, head(409)) == .perform(.queryOffset(place)))
+        #expect(handle(&machine, head(409)) == .perform(.queryOffset(url)))
         #expect(handle(&machine, head(200, "Upload-Offset: 100")) == .fail(tooFar))
         var complete = self.machine(.tus, at: resource(.tus, mayBeComplete: true))
         _ = complete.begin()
@@ -41,7 +41,7 @@ extension ResumableUploadTests {
 
     private var tooFar: TransferError {
         .unacceptable(
-            url: place.display,
+            url: url.display,
             .answer("'Upload-Offset: 100' after 30 bytes were sent")
         )
     }
@@ -62,7 +62,7 @@ extension ResumableUploadTests {
             machine.noteSent(to: end)
             let answer = head(204, "Upload-Offset: \(end)")
             let action = handle(&machine, answer, isBodySent: true)
-            #expect(action == .perform(.append(place, from: end)))
+            #expect(action == .perform(.append(url, from: end)))
             #expect(machine.hasProgressed)
         }
         #expect(machine.end(ofPartAt: 3 << 20) == size)
@@ -105,7 +105,7 @@ extension ResumableUploadTests {
         }
         var machine = machine(.tus)
         _ = machine.begin()
-        let error = TransferError.refused(url: place.display, status: 503)
+        let error = TransferError.refused(url: url.display, status: 503)
         #expect(handle(&machine, head(503), isBodySent: true) == .retry(error, after: nil))
     }
 
@@ -136,7 +136,7 @@ extension ResumableUploadTests {
         _ = machine.begin()
         _ = handle(&machine, head(200, "Upload-Offset: 0"))
         let early = head(204, "Upload-Offset: 100")
-        #expect(handle(&machine, early, isBodySent: false) == .perform(.queryOffset(place)))
+        #expect(handle(&machine, early, isBodySent: false) == .perform(.queryOffset(url)))
     }
 
     @Test func anEmptyTusUploadEndsWithItsCreation() {

@@ -6,11 +6,11 @@ import Testing
 /// The decisions of a resumable upload, without a server.
 @Suite struct ResumableUploadTests {
     let origin: TransferURL
-    let place: TransferURL
+    let url: TransferURL
 
     init() throws {
         origin = try TransferURL("https://a.example/in")
-        place = try TransferURL("https://a.example/u/1")
+        url = try TransferURL("https://a.example/u/1")
     }
 
     func machine(
@@ -47,7 +47,7 @@ import Testing
         offset: Int64 = 0,
         mayBeComplete: Bool = false
     ) -> UploadResource {
-        var resource = UploadResource(url: place.text, uploadProtocol: uploadProtocol)
+        var resource = UploadResource(url: url.text, uploadProtocol: uploadProtocol)
         resource.offset = ByteCount(offset)
         resource.mayBeComplete = mayBeComplete
         resource.size = ByteCount(100)
@@ -59,7 +59,7 @@ import Testing
         _ answer: ResponseHead,
         isBodySent: Bool = false
     ) -> ResumableUpload.Action {
-        machine.handle(answer, from: place, isBodySent: isBodySent)
+        machine.handle(answer, from: url, isBodySent: isBodySent)
     }
 
     @Test func aServerThatOffersNothingIsAskedOnce() {
@@ -79,7 +79,7 @@ import Testing
         #expect(machine.take(interim: offer, from: origin) == nil)
         #expect(machine.take(interim: head(104, "Location: /u/2"), from: origin) == nil)
         #expect(machine.resource == resource())
-        #expect(machine.begin() == .queryOffset(place))
+        #expect(machine.begin() == .queryOffset(url))
     }
 
     @Test(arguments: [
@@ -111,9 +111,9 @@ import Testing
 
     @Test func theBodyContinuesWhereTheServerHasIt() {
         var machine = begun(sent: 50)
-        #expect(machine.begin() == .queryOffset(place))
+        #expect(machine.begin() == .queryOffset(url))
         let told = head(204, "Upload-Offset: 40", "Upload-Complete: ?0")
-        #expect(handle(&machine, told) == .perform(.append(place, from: 40)))
+        #expect(handle(&machine, told) == .perform(.append(url, from: 40)))
         #expect(machine.resource == resource(offset: 40))
         machine.noteSent(to: 100)
         #expect(handle(&machine, head(201), isBodySent: true) == .deliver)
@@ -121,9 +121,9 @@ import Testing
 
     @Test func anEarlierProcessLeavesTheResource() {
         var machine = machine(at: resource(offset: 40))
-        #expect(machine.begin() == .queryOffset(place))
+        #expect(machine.begin() == .queryOffset(url))
         let told = head(204, "Upload-Offset: 60", "Upload-Complete: ?0")
-        #expect(handle(&machine, told) == .perform(.append(place, from: 60)))
+        #expect(handle(&machine, told) == .perform(.append(url, from: 60)))
     }
 
     /// The configuration of a session may change between the attempts.
@@ -131,7 +131,7 @@ import Testing
     func aResourceIsSpokenToInItsOwnProtocol(_ kept: UploadProtocol, _ wanted: UploadProtocol) {
         var machine = machine(wanted, at: resource(kept, mayBeComplete: true))
         #expect(machine.failure == nil)
-        #expect(machine.begin() == .queryOffset(place))
+        #expect(machine.begin() == .queryOffset(url))
         #expect(machine.uploadProtocol == kept)
         guard case .fail = handle(&machine, head(404)) else {
             Issue.record("expected a failure")
@@ -189,7 +189,7 @@ import Testing
         _ = machine.begin()
         machine.noteSent(to: offset)
         let action = handle(&machine, head(204, "Upload-Offset: \(offset)"))
-        #expect(action == .perform(.append(place, from: offset)))
+        #expect(action == .perform(.append(url, from: offset)))
         return machine.hasProgressed
     }
 
@@ -249,7 +249,7 @@ import Testing
             Issue.record("expected another attempt")
             return
         }
-        #expect(machine.begin() == .queryOffset(place))
+        #expect(machine.begin() == .queryOffset(url))
     }
 
     @Test(arguments: [
@@ -260,10 +260,10 @@ import Testing
         _ = machine.begin()
         var told = head(204)
         for field in fields { told.read(field[...]) }
-        #expect(handle(&machine, told) == .perform(.append(place, from: 50)))
+        #expect(handle(&machine, told) == .perform(.append(url, from: 50)))
         machine.noteSent(to: 100)
         #expect(
-            handle(&machine, head(200, "Upload-Complete: ?0;x")) == .perform(.queryOffset(place))
+            handle(&machine, head(200, "Upload-Complete: ?0;x")) == .perform(.queryOffset(url))
         )
     }
 
@@ -298,7 +298,7 @@ import Testing
                     continue
                 }
             } else {
-                #expect(action == .perform(.append(place, from: 10)))
+                #expect(action == .perform(.append(url, from: 10)))
             }
         }
     }
@@ -319,7 +319,7 @@ import Testing
         var open = begun(sent: 100)
         _ = open.begin()
         let action = handle(&open, head(204, "Upload-Offset: 100", "Upload-Complete: ?0"))
-        #expect(action == .perform(.append(place, from: 100)))
+        #expect(action == .perform(.append(url, from: 100)))
     }
 
     @Test(arguments: [404, 410, 400, 405, 501])
@@ -329,7 +329,7 @@ import Testing
         #expect(handle(&machine, head(status)) == .perform(.request))
         #expect(machine.resource == nil)
         _ = machine.take(interim: head(104, "Location: /u/2"), from: origin)
-        let error = TransferError.refused(url: place.display, status: 503)
+        let error = TransferError.refused(url: url.display, status: 503)
         #expect(handle(&machine, head(503)) == .retry(error, after: nil))
     }
 
@@ -338,9 +338,9 @@ import Testing
         var machine = machine(uploadProtocol, at: resource(uploadProtocol)) {
             $0.acceptsTransientResponses = true
         }
-        #expect(machine.begin() == .queryOffset(place))
+        #expect(machine.begin() == .queryOffset(url))
         #expect(handle(&machine, head(423)) == .deliver)
-        #expect(machine.begin() == .queryOffset(place))
+        #expect(machine.begin() == .queryOffset(url))
         _ = handle(&machine, head(204, "Upload-Offset: 0"))
         #expect(handle(&machine, head(423)) == .deliver)
     }
@@ -349,15 +349,15 @@ import Testing
     @Test(arguments: [UploadProtocol.resumable, .tus])
     func aLockedResourceIsKept(_ uploadProtocol: UploadProtocol) {
         var machine = machine(uploadProtocol, at: resource(uploadProtocol))
-        let error = TransferError.refused(url: place.display, status: 423)
-        #expect(machine.begin() == .queryOffset(place))
+        let error = TransferError.refused(url: url.display, status: 423)
+        #expect(machine.begin() == .queryOffset(url))
         #expect(handle(&machine, head(423)) == .retry(error, after: nil))
-        #expect(machine.begin() == .queryOffset(place))
+        #expect(machine.begin() == .queryOffset(url))
         #expect(
-            handle(&machine, head(204, "Upload-Offset: 0")) == .perform(.append(place, from: 0))
+            handle(&machine, head(204, "Upload-Offset: 0")) == .perform(.append(url, from: 0))
         )
         #expect(handle(&machine, head(423)) == .retry(error, after: nil))
-        #expect(machine.begin() == .queryOffset(place))
+        #expect(machine.begin() == .queryOffset(url))
     }
 
     /// If the response to the request for the offset says nothing about the upload, the upload is unchanged.
@@ -373,7 +373,7 @@ import Testing
     @Test(arguments: [301, 302, 303]) func aRedirectOfTheQuestionIsNoAnswer(status: Int) {
         var machine = machine(at: resource(mayBeComplete: true))
         _ = machine.begin()
-        let error = TransferError.refused(url: place.display, status: status)
+        let error = TransferError.refused(url: url.display, status: status)
         #expect(handle(&machine, head(status, "Location: /login")) == .retry(error, after: nil))
     }
 
@@ -417,7 +417,7 @@ import Testing
         machine = begun(sent: 50)
         let refused = handle(&machine, head(status, "Upload-Complete: ?1"))
         #expect(
-            refused == ([200, 409].contains(status) ? .perform(.queryOffset(place)) : .deliver)
+            refused == ([200, 409].contains(status) ? .perform(.queryOffset(url)) : .deliver)
         )
     }
 
@@ -431,7 +431,7 @@ import Testing
             var machine = begun(sent: isBodySent ? 100 : 50)
             let claim = head(status, "Upload-Complete: ?1", field)
             let action = handle(&machine, claim, isBodySent: isBodySent)
-            #expect(action == (isWhole ? .deliver : .perform(.queryOffset(place))))
+            #expect(action == (isWhole ? .deliver : .perform(.queryOffset(url))))
         }
         guard !isWhole else { return }
         // A success means that the server may have processed the request.
@@ -445,8 +445,8 @@ import Testing
 
     @Test func aSuccessThatWasNotReadToItsEndIsAskedFor() {
         var machine = begun(sent: 50)
-        let action = machine.handle(head(200), from: place, isBodySent: false, isCut: true)
-        #expect(action == .perform(.queryOffset(place)))
+        let action = machine.handle(head(200), from: url, isBodySent: false, isCut: true)
+        #expect(action == .perform(.queryOffset(url)))
         machine = begun(sent: 50)
         #expect(handle(&machine, head(200)) == .endAttempt)
     }
@@ -458,7 +458,7 @@ import Testing
         machine.noteSent(to: 100)
         let open = head(201, "Upload-Complete: ?0", "Location: /u/1")
         let action = machine.handle(open, from: origin, isBodySent: true)
-        #expect(action == .perform(.queryOffset(place)))
+        #expect(action == .perform(.queryOffset(url)))
         #expect(machine.resource == resource(mayBeComplete: true))
         var nameless = self.machine()
         _ = nameless.begin()
@@ -477,7 +477,7 @@ import Testing
             ($0.isRepeatedSafely, $0.repeatsTransientAnswers) = (true, true)
         }
         let error = TransferError.refused(
-            url: place.display,
+            url: url.display,
             status: 503,
             retryAfter: .seconds(3)
         )
@@ -488,7 +488,7 @@ import Testing
 
     @Test func anAnswerBeforeTheEndOfTheBodyMayPass() {
         var machine = begun(sent: 50)
-        let error = TransferError.refused(url: place.display, status: 503)
+        let error = TransferError.refused(url: url.display, status: 503)
         #expect(handle(&machine, head(503)) == .retry(error, after: nil))
         machine = begun(sent: 50) { $0.acceptsTransientResponses = true }
         #expect(handle(&machine, head(503)) == .endAttempt)
@@ -498,13 +498,13 @@ import Testing
 
     @Test func anotherOffsetIsAskedForSoOftenAndNoMore() {
         var machine = machine(at: resource())
-        #expect(machine.begin() == .queryOffset(place))
+        #expect(machine.begin() == .queryOffset(url))
         for round in 0...2 {
             let action = handle(&machine, head(204, "Upload-Offset: 0"))
-            #expect(action == .perform(.append(place, from: 0)))
+            #expect(action == .perform(.append(url, from: 0)))
             let conflict = handle(&machine, head(409, "Upload-Offset: 0"))
             if round < 2 {
-                #expect(conflict == .perform(.queryOffset(place)))
+                #expect(conflict == .perform(.queryOffset(url)))
             } else if case .retry(.unreachable, nil) = conflict {
             } else {
                 Issue.record("expected the end of the attempt, found \(conflict)")
@@ -521,7 +521,7 @@ import Testing
             machine.noteSent(to: 90)
             let conflict = handle(&machine, head(409, "Upload-Offset: \(round + 1)"))
             if round < 8 {
-                #expect(conflict == .perform(.queryOffset(place)))
+                #expect(conflict == .perform(.queryOffset(url)))
             } else if case .retry(.unreachable, nil) = conflict {
             } else {
                 Issue.record("expected the end of the attempt, found \(conflict)")
@@ -541,8 +541,8 @@ import Testing
             let offset = Int64(round) << 20
             let action = handle(&machine, head(204, "Upload-Offset: \(offset)"))
             machine.noteSent(to: size)
-            #expect(action == .perform(.append(place, from: offset)))
-            #expect(handle(&machine, head(409, "X: 1")) == .perform(.queryOffset(place)))
+            #expect(action == .perform(.append(url, from: offset)))
+            #expect(handle(&machine, head(409, "X: 1")) == .perform(.queryOffset(url)))
         }
     }
 
@@ -551,14 +551,14 @@ import Testing
         _ = machine.begin()
         _ = handle(&machine, head(204, "Upload-Offset: 0"))
         #expect(handle(&machine, head(status)) == .deliver)
-        #expect(machine.begin() == .queryOffset(place))
+        #expect(machine.begin() == .queryOffset(url))
     }
 
     @Test(arguments: [401, 407]) func aChallengeIsAnAnswer(status: Int) {
         var machine = machine(at: resource())
         _ = machine.begin()
         #expect(handle(&machine, head(status)) == .deliver)
-        #expect(machine.begin() == .queryOffset(place))
+        #expect(machine.begin() == .queryOffset(url))
     }
 
     @Test(arguments: [true, false], [401, 407])
@@ -567,6 +567,6 @@ import Testing
         let answer = head(status, "Upload-Offset: 100")
         #expect(handle(&machine, answer, isBodySent: isBodySent) == .deliver)
         // A challenge of a proxy does not belong to the request.
-        #expect(machine.begin() == (status == 401 ? .request : .queryOffset(place)))
+        #expect(machine.begin() == (status == 401 ? .request : .queryOffset(url)))
     }
 }

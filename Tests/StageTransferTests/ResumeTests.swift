@@ -15,12 +15,12 @@ import Testing
     static let new = noise(size, seed: 2)
 
     let server = TestServer.current
-    let place: TemporaryDirectory
+    let folder: TemporaryDirectory
 
-    init() throws { place = try TemporaryDirectory() }
+    init() throws { folder = try TemporaryDirectory() }
 
     func open(boot: BootID = .current) throws -> PartialFile {
-        try PartialFile.open("pack", in: place.directory, boot: boot)
+        try PartialFile.open("pack", in: folder.directory, boot: boot)
     }
 
     /// Receives the first half of the old content.
@@ -35,7 +35,7 @@ import Testing
     }
 
     private func record() throws -> PartialFileRecord? {
-        guard let file = try place.directory.file(reading: "pack.state") else { return nil }
+        guard let file = try folder.directory.file(reading: "pack.state") else { return nil }
         return PartialFileRecord.decode(try file.readAll(limit: 9999))
     }
 
@@ -315,7 +315,7 @@ import Testing
         let durable = Self.half - 5000
         var record = try #require(try record())
         record.durable = Int64(durable)
-        try place.directory.write(record.encoded(), to: "pack.state", durably: false)
+        try folder.directory.write(record.encoded(), to: "pack.state", durably: false)
         let part = try open(boot: BootID("another"))
         #expect(part.length == ByteCount(durable))
         // Bytes that may not be on disk are discarded, because they must not count once new bytes follow.
@@ -347,7 +347,7 @@ import Testing
         try await interrupt()
         var record = try #require(try record())
         record.durable = 0
-        try place.directory.write(record.encoded(), to: "pack.state", durably: false)
+        try folder.directory.write(record.encoded(), to: "pack.state", durably: false)
         #expect(try open().length == ByteCount(Self.half))
     }
 
@@ -363,7 +363,7 @@ import Testing
     )
     func aRecordThatCannotBeReadCountsAsNone(text: String) async throws {
         try await interrupt()
-        try place.directory.write(Array(text.utf8), to: "pack.state", durably: false)
+        try folder.directory.write(Array(text.utf8), to: "pack.state", durably: false)
         #expect(try open().length == .zero)
         let receipt = try await resume(with: .content(Self.old), expecting: Self.old)
         #expect(receipt.bytesReceived == ByteCount(Self.size))
@@ -424,9 +424,9 @@ import Testing
     /// Without a record, it is unknown which bytes of large content are on disk.
     @Test func largeContentWithoutARecordIsNotContinued() async throws {
         try await interrupt()
-        try place.directory.remove("pack.state")
+        try folder.directory.remove("pack.state")
         let size = ByteCount(Self.size)
-        let part = try PartialFile.open("pack", in: place.directory, digestedSize: size)
+        let part = try PartialFile.open("pack", in: folder.directory, digestedSize: size)
         #expect(part.length == .zero)
         let receipt = try await resume(with: .content(Self.old), expecting: Self.old)
         #expect(receipt.bytesReceived == size)
@@ -435,7 +435,7 @@ import Testing
     @Test func removingLeavesNothing() async throws {
         try await interrupt()
         try open().remove()
-        #expect(try place.directory.entries().isEmpty)
+        #expect(try folder.directory.entries().isEmpty)
     }
 
     /// Receives half of the content from `/pack`, which redirects to `first`, and the rest when it redirects to `second`.

@@ -11,12 +11,12 @@ import Testing
 /// Uploads that resume, through sockets.
 @Suite struct ResumedUploadTests: UploadSuite {
     private let server: UploadServer
-    let place: TemporaryDirectory
+    let folder: TemporaryDirectory
     private static let size = 8 << 20 + 1
 
     init() throws {
         server = try UploadServer()
-        place = try TemporaryDirectory()
+        folder = try TemporaryDirectory()
     }
 
     /// The resources that an upload stored, in order.
@@ -43,10 +43,10 @@ import Testing
 
     private func expectFinished(
         _ contents: [[UInt8]],
-        at place: SourceLocation = #_sourceLocation
+        at location: SourceLocation = #_sourceLocation
     ) {
         let isEqual = server.finished == contents
-        #expect(isEqual, sourceLocation: place)
+        #expect(isEqual, sourceLocation: location)
     }
 
     @Test(arguments: [UploadProtocol.resumable, .tus], [1, 1 << 16, size])
@@ -122,11 +122,11 @@ import Testing
 
     /// A server that waits for more of the body may send a success, which is not the application's response.
     @Test func onlyTheLastAnswerIsReported() async throws {
-        let place = server.url("/uploads/1")
+        let url = server.url("/uploads/1")
         server.replace { head in
             switch head.method {
             case "POST":
-                "HTTP/1.1 200 OK\r\nUpload-Complete: ?0\r\nLocation: \(place)\r\n"
+                "HTTP/1.1 200 OK\r\nUpload-Complete: ?0\r\nLocation: \(url)\r\n"
                     + "Content-Length: 0\r\n\r\n"
             case "HEAD": "HTTP/1.1 204 No\r\nUpload-Offset: 0\r\nUpload-Complete: ?0\r\n\r\n"
             default: "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"
@@ -231,7 +231,7 @@ import Testing
 
     @Test func anUploadWithoutSpaceForItsResourceEnds() async throws {
         var request = request(.resumable)
-        let path = place.directory.path
+        let path = folder.directory.path
         request.keepResource = { _ async throws(TransferError) in throw .outOfSpace(path) }
         #expect(await failure(noise(Self.size), request) == .outOfSpace(path))
         expectFinished([])

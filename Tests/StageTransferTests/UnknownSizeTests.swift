@@ -15,12 +15,12 @@ import Testing
     static let new = noise(size, seed: 2)
 
     let server = TestServer.current
-    let place: TemporaryDirectory
+    let folder: TemporaryDirectory
 
-    init() throws { place = try TemporaryDirectory() }
+    init() throws { folder = try TemporaryDirectory() }
 
     private func open(boot: BootID = .current) throws -> PartialFile {
-        try PartialFile.open("pack", in: place.directory, boot: boot)
+        try PartialFile.open("pack", in: folder.directory, boot: boot)
     }
 
     private func request(_ events: Events = Events()) -> DownloadRequest {
@@ -247,9 +247,9 @@ import Testing
     @Test(arguments: [0, 5000, 1 << 20])
     func aLocalFileIsCopiedWhole(size: Int) async throws {
         let content = noise(size)
-        try place.directory.write(content, to: "source", durably: false)
+        try folder.directory.write(content, to: "source", durably: false)
         var request = request()
-        request.mirrors = ["file://\(place.directory.path)/source"]
+        request.mirrors = ["file://\(folder.directory.path)/source"]
         let part = try open()
         let receipt = try await download(request, to: part)
         #expect(fileContent(part.path) == content)

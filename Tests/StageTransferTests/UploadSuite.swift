@@ -6,7 +6,7 @@ import SystemPackage
 /// Tests that send a file from a separate directory.
 protocol UploadSuite {
     /// The directory of the file.
-    var place: TemporaryDirectory { get }
+    var folder: TemporaryDirectory { get }
 }
 
 extension UploadSuite {
@@ -16,8 +16,8 @@ extension UploadSuite {
         _ request: UploadRequest,
         _ configuration: TransferConfiguration = .impatient
     ) async throws -> UploadReceipt {
-        try place.directory.write(content, to: "body", durably: false)
-        let path = place.directory.path.appending("body")
+        try folder.directory.write(content, to: "body", durably: false)
+        let path = folder.directory.path.appending("body")
         return try await withEngine(configuration) { engine in
             try await engine.upload(request, from: try File.open(reading: path))
         }

@@ -11,10 +11,10 @@ import Testing
 
 @Suite(.server) struct UploadTests: UploadSuite {
     let server = TestServer.current
-    let place: TemporaryDirectory
+    let folder: TemporaryDirectory
     static let large = 3 << 20 + 1
 
-    init() throws { place = try TemporaryDirectory() }
+    init() throws { folder = try TemporaryDirectory() }
 
     private func request(_ events: Events = Events()) -> UploadRequest {
         UploadRequest(url: server.url("/in")) { events.append($0) }
@@ -38,10 +38,10 @@ import Testing
     private func expectBodies(
         _ contents: [[UInt8]],
         for path: String = "/in",
-        at place: SourceLocation = #_sourceLocation
+        at location: SourceLocation = #_sourceLocation
     ) {
         let isEqual = server.bodies(for: path) == contents
-        #expect(isEqual, sourceLocation: place)
+        #expect(isEqual, sourceLocation: location)
     }
 
     private func answer(_ status: Int, _ text: String = "") -> Answer {
@@ -247,8 +247,8 @@ import Testing
         server.answer("/first", with: answer(201))
         let lost = answer(200).with { $0.dropsBodyAfter = size }
         server.answer("/in", with: lost, answer(201))
-        try place.directory.write(noise(size), to: "body", durably: false)
-        let path = place.directory.path.appending("body")
+        try folder.directory.write(noise(size), to: "body", durably: false)
+        let path = folder.directory.path.appending("body")
         var first = UploadRequest(url: server.url("/first"))
         first.method = .put
         var second = request()
@@ -282,7 +282,7 @@ import Testing
     func anErrorOfWillCompleteEndsTheUpload(size: Int) async throws {
         server.answer("/in", with: answer(201))
         var request = request()
-        let path = place.directory.path
+        let path = folder.directory.path
         request.willComplete = { () async throws(TransferError) in throw .outOfSpace(path) }
         let error = await failure(noise(size), request)
         #expect(error == .outOfSpace(path))
@@ -371,16 +371,16 @@ import Testing
     // MARK: the file
 
     @Test func aFileThatBecomesShorterIsAnError() async throws {
-        let place = place
+        let folder = folder
         server.answer("/in", with: answer(200))
         var request = request()
         request.report = { event in
             guard case .sent = event else { return }
-            try? place.directory.file(updating: "body").truncate(to: 1 << 18)
+            try? folder.directory.file(updating: "body").truncate(to: 1 << 18)
         }
         let error = await failure(noise(Self.large), request)
         let expected = TransferError.wrongSize(
-            url: place.directory.path.appending("body").string,
+            url: folder.directory.path.appending("body").string,
             expected: ByteCount(Self.large),
             actual: ByteCount(1 << 18)
         )
@@ -390,19 +390,19 @@ import Testing
 
     @Test func bytesAddedToTheFileDuringAnUploadAreNotSent() async throws {
         let content = noise(Self.large)
-        let place = place
+        let folder = folder
         server.answer("/in", with: answer(200))
         var request = request()
         request.report = { event in
             guard case .sent = event else { return }
-            try? place.directory.file(updating: "body").truncate(to: 4 << 20)
+            try? folder.directory.file(updating: "body").truncate(to: 4 << 20)
         }
         _ = try await upload(content, request)
         expectBodies([content])
     }
 
     @Test func aDirectoryIsNotSent() async throws {
-        let path = place.directory.path
+        let path = folder.directory.path
         let request = request()
         await #expect(throws: TransferError.self) {
             try await withEngine { engine in
@@ -457,8 +457,8 @@ import Testing
 
     @Test(.timeLimit(.minutes(5))) func cancellingEndsTheUploadAtOnce() async throws {
         let content = noise(1 << 16)
-        try place.directory.write(content, to: "body", durably: false)
-        let path = place.directory.path.appending("body")
+        try folder.directory.write(content, to: "body", durably: false)
+        let path = folder.directory.path.appending("body")
         // The server responds once the upload has ended.
         let end = DispatchSemaphore(value: 0)
         defer { end.signal() }
@@ -488,8 +488,8 @@ import Testing
 
     @Test func uploadsAndDownloadsShareTheConnections() async throws {
         let content = noise(4096)
-        try place.directory.write(content, to: "body", durably: false)
-        let path = place.directory.path.appending("body")
+        try folder.directory.write(content, to: "body", durably: false)
+        let path = folder.directory.path.appending("body")
         server.answer("/in", with: answer(200))
         server.answer("/pack", with: .content(content))
         var configuration = TransferConfiguration.impatient
@@ -502,7 +502,7 @@ import Testing
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for index in 0..<20 {
                     let name = try #require(FilePath.Component("part\(index)"))
-                    let part = try PartialFile.open(name, in: place.directory)
+                    let part = try PartialFile.open(name, in: folder.directory)
                     let download = DownloadRequest(server.url("/pack"), content: content)
                     group.addTask { _ = try await engine.download(download, to: part) }
                     group.addTask {

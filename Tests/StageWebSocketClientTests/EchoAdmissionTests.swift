@@ -92,7 +92,7 @@ import Testing
         #expect(pauses.withLock { $0 } == ["1", "1", "1"])
     }
 
-    @Test func aRefusedRequestTakesNoPlace() async throws {
+    @Test func aRefusedRequestDoesNotCount() async throws {
         try await withEcho(connections: 1) { engine, url in
             for _ in 0..<3 {
                 await #expect(throws: WebSocketClientError.webSocket(.refused(status: 403))) {

@@ -34,7 +34,7 @@ import Testing
     }
 
     @Test(arguments: 0..<40)
-    func aStreamCutAtEachPlaceHasTheSameEvents(seed: UInt64) throws {
+    func aStreamCutAtEachOffsetHasTheSameEvents(seed: UInt64) throws {
         var generator = SeededGenerator(seed: seed)
         var bytes = try Self.stream(&generator)
         if Bool.random(using: &generator) {
@@ -45,22 +45,22 @@ import Testing
         let compression = DeflateAgreement()
         let whole = outcome(of: [bytes], compression: compression)
         #expect(outcome(of: bytes.map { [$0] }, compression: compression) == whole)
-        for place in bytes.indices {
-            let pieces = [Array(bytes[..<place]), Array(bytes[place...])]
+        for offset in bytes.indices {
+            let pieces = [Array(bytes[..<offset]), Array(bytes[offset...])]
             let cut = outcome(of: pieces, compression: compression)
-            #expect(cut == whole, "cut at \(place)")
+            #expect(cut == whole, "cut at \(offset)")
         }
     }
 
-    @Test func anEndAtEachPlaceIsNoMessage() throws {
+    @Test func anEndAtEachOffsetIsNoMessage() throws {
         let bytes = try sent([.text("a text")], compression: DeflateAgreement())
-        for place in bytes.indices {
-            let events = outcome(of: [Array(bytes[..<place])], compression: DeflateAgreement())
+        for offset in bytes.indices {
+            let events = outcome(of: [Array(bytes[..<offset])], compression: DeflateAgreement())
             #expect(events == Outcome())
         }
     }
 
-    @Test func anAnswerCutAtEachPlaceIsTheSame() throws {
+    @Test func anAnswerCutAtEachOffsetIsTheSame() throws {
         let nonce = [UInt8](repeating: 3, count: 16)
         var handshake = try ClientHandshake(host: "a", target: "/", nonce: nonce)
         var server = ServerHandshake()
@@ -73,13 +73,13 @@ import Testing
         let whole = try handshake.receive(bytes.span)
         #expect(whole?.rest == [0x81])
         #expect(whole?.compression == DeflateAgreement())
-        for place in bytes.indices {
+        for offset in bytes.indices {
             var handshake = unused
-            let (first, second) = (Array(bytes[..<place]), Array(bytes[place...]))
+            let (first, second) = (Array(bytes[..<offset]), Array(bytes[offset...]))
             var result = try handshake.receive(first.span)
             if result == nil { result = try handshake.receive(second.span) }
-            if place == bytes.count - 1 { result?.rest += second }
-            #expect(result == whole, "cut at \(place)")
+            if offset == bytes.count - 1 { result?.rest += second }
+            #expect(result == whole, "cut at \(offset)")
         }
     }
 }

@@ -144,7 +144,8 @@ extension DoctorReport {
             .note,
             subject: subject,
             finding: "its version is \(version), and that of '\(ofPackage)' is \(package.version)",
-            hint: "as root, set 'version' in '\(path)' to '\(package.version)' if that version is installed"
+            hint:
+                "as root, set 'version' in '\(path)' to '\(package.version)' if that version is installed"
         )
     }
 
