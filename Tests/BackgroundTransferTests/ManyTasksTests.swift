@@ -86,7 +86,7 @@ struct ManyTasksTests {
         #expect(codes == [.invalid, .tooLarge])
     }
 
-    @Test func aChangeThatIsRefusedHoldsUpNoOtherAndEndsNoTask() async throws {
+    @Test func aRefusedChangeDelaysNoOtherAndEndsNoTask() async throws {
         let world = try await World()
         let session = world.session()
         let url = try world.url("/late")
@@ -258,7 +258,7 @@ struct TaskRequestTests {
         try await world.end(session)
     }
 
-    @Test func anUploadThatTheDaemonCannotTakeNowHoldsUpNothingElse() async throws {
+    @Test func anUploadThatTheDaemonRefusesForNowDelaysNoOtherTask() async throws {
         let world = try ScriptedWorld()
         let session = world.session()
         try await world.attach()

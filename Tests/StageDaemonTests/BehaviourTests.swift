@@ -84,7 +84,7 @@ struct BehaviourTests {
         #expect(refusal.message.contains("'allowedDomains'"))
     }
 
-    @Test func aPersonsPauseHoldsWhatTheClientWants() async throws {
+    @Test func aPauseByAPersonOutlastsChangesOfTheClient() async throws {
         server.answer("/a", with: .content(noise(1000)))
         let id = try await daemon.download(server.url("/a")) { $0.isSuspended = true }
         for (state, reasons) in [

@@ -134,7 +134,7 @@ struct LaunchTests {
     }
 
     /// Shells and service managers may start programs with SIGCHLD ignored, and execve(2) keeps that.
-    @Test func theStatusOfAHandlerIsKnownWhateverSignalsTheDaemonInheritsIgnored() async throws {
+    @Test func theStatusOfAHandlerIsKnownIfTheDaemonInheritsIgnoredSignals() async throws {
         try await daemon.start(by: ["/usr/bin/env", "--ignore-signal=CHLD"])
         try await daemon.makeSession {
             $0.handler = LaunchHandler(command: ["/bin/sh", "-c", "exit 7"])

@@ -201,7 +201,7 @@ struct LocalAttackTests {
 
     /// A handler that waits for a file system of its user cannot be killed.
     @Test(.fuse, arguments: [SIGKILL, SIGTERM])
-    func aHandlerThatCannotBeKilledHoldsUpNoDaemon(signal: CInt) async throws {
+    func aDaemonEndsBesideAHandlerThatCannotBeKilled(signal: CInt) async throws {
         let path = daemon.directory.appending("silent")
         try Directory.open(daemon.directory).createDirectory("silent")
         try await daemon.kill()

@@ -208,7 +208,7 @@ struct ProgramTests {
         #expect(server.requests(for: "/a").map { $0["authorization"] } == [nil, "Basic eDp5"])
     }
 
-    @Test func anUploadIsOfTheFileAsItWas() async throws {
+    @Test func anUploadSendsTheFileAsItWasAtItsCreation() async throws {
         let directory = try TemporaryDirectory.required()
         let nginx = try await NginxServer(
             below: try directory.makeDirectory("nginx").path,

@@ -107,7 +107,7 @@ struct DeltaStagingTests {
     }
 
     @Test(arguments: [Answer.status(404), .status(500), .content([1, 2, 3])])
-    func aSetThatIsNotThereIsDoneWithout(answer: Answer) async throws {
+    func anUpdateSucceedsWithoutADeltaSet(answer: Answer) async throws {
         try await publishBoth()
         for path in world.deltaSets { world.server.answer(path, with: answer) }
         #expect(try await update().bundles > 6_500_000)
@@ -115,7 +115,7 @@ struct DeltaStagingTests {
     }
 
     /// A missing object costs as little in a folder as on a server.
-    @Test(arguments: ["i", "d"]) func aDeltaThatIsMissingInAFolderIsDoneWithout(
+    @Test(arguments: ["i", "d"]) func anUpdateFromAFolderSucceedsWithoutADelta(
         kind: String
     ) async throws {
         try await publishBoth()
@@ -133,7 +133,7 @@ struct DeltaStagingTests {
         (.content([1, 2, 3]), "is not the expected one"),
         (.content([1, 2, 3]).cut(after: 1), "cannot be used: "),
     ])
-    func aDeltaOfTheIndexThatIsNotThereIsDoneWithout(answer: Answer, words: String) async throws {
+    func anUpdateSucceedsWithoutTheDeltaOfTheIndex(answer: Answer, words: String) async throws {
         try await publishBoth()
         let delta = try #require(world.pack?.index?.deltas.first)
         world.server.answer("/\(delta.url)", with: answer, answer, answer)
@@ -145,7 +145,7 @@ struct DeltaStagingTests {
     }
 
     /// The table comes from the publisher of the manifest: its contents cannot redirect the client.
-    @Test func aTableOfOtherVersionsIsDoneWithout() async throws {
+    @Test func aTableOfOtherVersionsIsNotUsed() async throws {
         try await publishBoth()
         let path = try #require(world.deltaSets.first)
         let object = try bytes(of: world.store.path.appending(String(path.dropFirst())))

@@ -94,7 +94,7 @@ struct PatchPartTests {
     }
 
     @Test(arguments: Bend.allCases)
-    func aBentTableIsDoneWithout(bend: Bend) async throws {
+    func anUpdateSucceedsDespiteAWrongTable(bend: Bend) async throws {
         var patch = try await publishBoth()
         switch bend {
         case .longerPart: patch.table.parts[1].contentLength += 1

@@ -93,7 +93,7 @@ struct PatchStagingTests {
     }
 
     @Test(arguments: [false, true])
-    func aPatchThatIsNotThereIsDoneWithout(archive: Bool) async throws {
+    func anUpdateSucceedsIfItsPatchIsMissing(archive: Bool) async throws {
         let path = try await publishBoth(archive: archive)
         world.server.answer(path, with: .status(404))
         let sent = try await update()
@@ -133,7 +133,7 @@ struct PatchStagingTests {
     }
 
     @Test(arguments: ["windowSize", "prefixSize"])
-    func aPatchThatNeedsMoreMemoryThanItSaysIsDoneWithout(member: String) async throws {
+    func aPatchThatNeedsMoreMemoryThanItStatesIsNotUsed(member: String) async throws {
         try await publishBoth()
         var pack = try #require(world.pack)
         var patch = try #require(pack.index?.deltas[0].patch)
@@ -148,7 +148,7 @@ struct PatchStagingTests {
     }
 
     /// A port at which no server listens.
-    @Test func aPatchThatCannotBeReachedIsDoneWithout() async throws {
+    @Test func anUpdateSucceedsIfItsPatchCannotBeReached() async throws {
         try await publishBoth()
         var pack = try #require(world.pack)
         pack.index?.deltas[0].patch?.url = "http://127.0.0.1:1/patch"
@@ -158,7 +158,7 @@ struct PatchStagingTests {
 
     /// Content that the update replaces may be damaged in any way.
     @Test(arguments: ["large", "small", "small/5"])
-    func oldContentThatCannotBeReadIsDoneWithout(path: String) async throws {
+    func anUpdateSucceedsIfAnOldFileCannotBeRead(path: String) async throws {
         try await publishBoth()
         let location = world.path(of: path)
         try FileManager.default.removeItem(atPath: location.string)

@@ -108,7 +108,7 @@ import Testing
     }
 
     /// The content of strings is skipped in machine words; each of these may be at any position in one.
-    @Test(arguments: 0..<20) func aStringIsReadWhateverStandsWhere(offset: Int) throws {
+    @Test(arguments: 0..<20) func aCharacterIsReadAtAnyOffsetOfAString(offset: Int) throws {
         let plain = String(repeating: "~", count: offset)
         for character in ["", #"\n"#, #"\""#, #"\\"#, "\u{7F}", "ä", "🌌", "!", "#"] {
             let written = "\"\(plain)\(character)\(plain)\(character)\""

@@ -103,7 +103,7 @@ struct DaemonTests {
     }
 
     /// The package's socket starts the system's daemon for all users.
-    @Test(.rootInMountNamespace) func aUserIsToldOfTheSocketOfTheSystem() async throws {
+    @Test(.rootInMountNamespace) func aUserReceivesAHintToStartTheDaemonOfTheSystem() async throws {
         var machine = try await SharedMachine()
         machine.userEnvironment["STAGEPACK_SOCKET"] = ControlSocket.system
         let without = try await machine.userForAll(["tasks"])

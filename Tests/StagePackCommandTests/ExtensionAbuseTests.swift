@@ -80,7 +80,7 @@ struct ExtensionAbuseTests {
         os.posix_fallocate(os.open('plain', os.O_RDWR), 0, 4096)
         """
 
-    @Test func itMakesNoFileThatGivesRights() async throws {
+    @Test func anExtensionMakesNoFilesWithPrivileges() async throws {
         let installed = try await install(Self.setID)
         let ending = try await installed.run("prefetch", "--all")
         #expect(ending.error == "")
@@ -97,7 +97,7 @@ struct ExtensionAbuseTests {
     }
 
     @Test(.mountedFileSystems)
-    func itIsEndedBeforeItHasFilledTheFileSystem() async throws {
+    func anExtensionIsKilledBeforeItFillsTheFileSystem() async throws {
         var installed = try await install(
             """
             block = bytes(1 << 20)
@@ -171,7 +171,7 @@ struct ExtensionAbuseTests {
     }
 
     @Test(.mountedFileSystems)
-    func itIsEndedBeforeItHasTakenAllFiles() async throws {
+    func anExtensionIsKilledBeforeItTakesAllInodes() async throws {
         let installed = try await install(
             """
             try:
@@ -210,7 +210,7 @@ struct ExtensionAbuseTests {
     // MARK: What it asks for
 
     @Test(arguments: ["127.0.0.1", "localhost", "0.0.0.0", "2130706433", "[::1]"])
-    func itReachesNoServiceOfThisMachineByItsHost(host: String) async throws {
+    func anExtensionReachesNoLocalServiceByItsHost(host: String) async throws {
         let service = try TestServer()
         defer { service.stop() }
         service.answer("/secret", with: .content(Array("abcd".utf8)))
@@ -263,7 +263,7 @@ struct ExtensionAbuseTests {
     /// Sends the request to an address of the machine that is not a loopback address, in a network of the test, where a proxy would be
     /// the server of the manifest.
     @Test(.ownNetwork, arguments: ["", "http://127.0.0.1:8000"])
-    func itReachesNoServiceOfThisMachineByItsOwnAddress(proxy: String) async throws {
+    func anExtensionReachesNoLocalServiceByAnAddressOfTheMachine(proxy: String) async throws {
         var installed = try await install(
             """
             if message['kind'] == 'downloads':
@@ -331,7 +331,7 @@ struct ExtensionAbuseTests {
         """
 
     @Test(arguments: ["netrc", "token"])
-    func itIsGivenNoPasswordsOfTheHosts(kind: String) async throws {
+    func anExtensionReceivesNoPasswordsOfTheHost(kind: String) async throws {
         let own = TestServer.current.url("/own")
         TestServer.current.answer("/own", with: .content(Array("abcd".utf8)))
         let other = "https://files.example.invalid/other"
