@@ -13,8 +13,9 @@ enum Interruption: Sendable {
 
 /// The deadline of the running command.
 enum Deadline {
-    /// The time at which the body of `withInterruption` is cancelled; `nil` without a deadline. Suspension of the machine does not
-    /// postpone it.
+    /// The time at which the body of `withInterruption` is cancelled; `nil` without a deadline.
+    ///
+    /// Suspension of the machine does not postpone it.
     @TaskLocal static var current: ContinuousClock.Instant?
 }
 

@@ -132,8 +132,7 @@ struct StagingWorker: Sendable {
         }
     }
 
-    private static func packs(_ job: StagingJob) throws(CommandFailure) -> StagingRequest.Packs
-    {
+    private static func packs(_ job: StagingJob) throws(CommandFailure) -> StagingRequest.Packs {
         do throws(ValueError) {
             guard let packs = job.packs else {
                 let event = job.event.flatMap(ContentRequest.init(rawValue:))
