@@ -140,7 +140,7 @@ struct PatchDecoder: Sendable {
     private func readPrefix(_ part: PatchTable.Part, unless isStopped: () -> Bool) -> [UInt8]? {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(part.prefixLength)
-        var reader = StagedPieceReader(of: patch.old, in: base.content)
+        var reader = StagedPieceReader(base)
         var stopped = false
         for range in part.prefix {
             patch.source.forEachPiece(in: range) { piece, own in
@@ -154,17 +154,15 @@ struct PatchDecoder: Sendable {
 
 /// Reads pieces of the staged generation.
 private struct StagedPieceReader: ~Copyable {
-    private let index: ContentIndex
-    private let content: Directory
+    private let base: IndexSource.Base
     private var cursor: DirectoryCursor
     /// The entry of the last piece, and its file.
     private var entry: Int?
     private var file: File?
 
-    init(of index: ContentIndex, in content: Directory) {
-        self.index = index
-        self.content = content
-        cursor = DirectoryCursor(content)
+    init(_ base: IndexSource.Base) {
+        self.base = base
+        cursor = DirectoryCursor(base.content)
     }
 
     /// Returns a part of a piece, with zeros for bytes that cannot be read.
@@ -174,15 +172,16 @@ private struct StagedPieceReader: ~Copyable {
             if piece.entry != entry {
                 entry = piece.entry
                 file = nil
-                let path = index.entries.path(at: piece.entry).text
-                if let location = try cursor.location(of: path) {
+                if let path = base.contentMap.file(at: piece.entry)?.path,
+                    let location = try cursor.location(of: path)
+                {
                     file = try location.directory.file(reading: location.name)
                 }
             }
             _ = try file?.read(into: &bytes, at: piece.offset + Int64(range.lowerBound))
         } catch {
             // The cursor may be in a directory that cannot be read.
-            cursor = DirectoryCursor(content)
+            cursor = DirectoryCursor(base.content)
         }
         return bytes
     }
@@ -194,11 +193,12 @@ private protocol PieceConsumer: ~Copyable {
     static var requiresAllPieces: Bool { get }
 
     /// Returns whether a piece is used; a part without such pieces is not decoded.
-    func needs(_ piece: PatchContent.Piece) -> Bool
+    func needs(_ piece: PatchContent.Piece, with digest: Digest) -> Bool
 
     /// Takes the content of a piece; returns `false` if it has another digest than the index names.
     mutating func take(
         _ piece: PatchContent.Piece,
+        with digest: Digest,
         content: [UInt8]
     ) throws(FileError) -> Bool
 }
@@ -234,7 +234,10 @@ private struct PieceCutter<Consumer: PieceConsumer & ~Copyable>: ~Copyable {
 
     /// `true` if a piece of the part is used.
     var isNeeded: Bool {
-        for position in left where consumer.needs(content.pieces[position]) { return true }
+        for position in left
+        where consumer.needs(content.pieces[position], with: content.digests[position]) {
+            return true
+        }
         return false
     }
 
@@ -258,7 +261,8 @@ private struct PieceCutter<Consumer: PieceConsumer & ~Copyable>: ~Copyable {
             }
             offset = end
             guard buffer.count == piece.length else { break }
-            if try !consumer.take(piece, content: buffer) { rejected += 1 }
+            let digest = content.digests[position]
+            if try !consumer.take(piece, with: digest, content: buffer) { rejected += 1 }
             buffer.removeAll(keepingCapacity: true)
             left = position + 1..<self.end
         }
@@ -272,15 +276,16 @@ private struct PieceDigests: ~Copyable, PieceConsumer {
 
     private(set) var digests: [Digest] = []
 
-    func needs(_ piece: PatchContent.Piece) -> Bool { true }
+    func needs(_ piece: PatchContent.Piece, with digest: Digest) -> Bool { true }
 
     mutating func take(
         _ piece: PatchContent.Piece,
+        with digest: Digest,
         content: [UInt8]
     ) throws(FileError) -> Bool {
-        let digest = Digest(of: content)
-        digests.append(digest)
-        return piece.digest == .omitted || piece.digest == digest
+        let found = Digest(of: content)
+        digests.append(found)
+        return digest == .omitted || digest == found
     }
 }
 
@@ -309,24 +314,25 @@ private struct PieceWriter: ~Copyable, PieceConsumer {
         }
     }
 
-    func needs(_ piece: PatchContent.Piece) -> Bool {
+    func needs(_ piece: PatchContent.Piece, with digest: Digest) -> Bool {
         if let frame = piece.frame {
             return missing.contains(frame) && !inventory.frames.contains(frame)
         }
-        return smallFiles[piece.digest]?.contains { !inventory.done[$0] } ?? false
+        return smallFiles[digest]?.contains { !inventory.done[$0] } ?? false
     }
 
     mutating func take(
         _ piece: PatchContent.Piece,
+        with digest: Digest,
         content: [UInt8]
     ) throws(FileError) -> Bool {
-        guard Digest(of: content) == piece.digest else { return false }
-        guard needs(piece) else { return true }
+        guard Digest(of: content) == digest else { return false }
+        guard needs(piece, with: digest) else { return true }
         if let frame = piece.frame {
             _ = try tree.writeFrame(frame, content: content, except: others, using: &cursor)
             inventory.frames.insert(frame)
         } else {
-            for position in smallFiles[piece.digest] ?? [] where !inventory.done[position] {
+            for position in smallFiles[digest] ?? [] where !inventory.done[position] {
                 try tree.writeFile(position, content: content, using: &cursor)
                 inventory.done[position] = true
             }

@@ -8,8 +8,6 @@ import StageSystem
 /// A patch that can be decoded on this machine.
 struct UsablePatch: Sendable {
     let reference: PackIndex.Patch
-    /// The index of the staged generation.
-    let old: ContentIndex
     /// The pieces that the patch contains.
     let content: PatchContent
     /// The pieces of the staged generation that it can refer to.
@@ -81,7 +79,6 @@ extension IndexFetch {
             else { return nil }
             return UsablePatch(
                 reference: patch,
-                old: old,
                 content: PatchContent(of: index, notIn: old),
                 source: PatchContent(of: old, firstNotIn: index)
             )

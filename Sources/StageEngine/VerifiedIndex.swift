@@ -176,11 +176,10 @@ struct IndexFetch: Sendable {
         guard digests.count == content.pieces.count else { return false }
         let reference = reference
         return try await StageError.blocking { () throws(FileError) -> Bool in
-            // Returns the heap memory of the copy to the system.
+            // Returns the heap memory of the encoded index to the system.
             defer { HeapMemory.release() }
-            var restored = index
-            restored.restoreDigests(digests, of: content)
-            guard let bytes = IndexBytes(restored.encoded(), of: reference) else { return false }
+            let encoded = index.encoded(restoring: digests, of: content)
+            guard let bytes = IndexBytes(encoded, of: reference) else { return false }
             try Self.store(bytes, in: area)
             return true
         }

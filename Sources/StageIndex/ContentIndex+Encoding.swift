@@ -16,8 +16,15 @@ extension ContentIndex {
     )
 
     /// Returns the encoded index; equal indexes have equal bytes.
-    package func encoded() -> [UInt8] {
+    package func encoded() -> [UInt8] { encoded(with: RestoredDigests()) }
+
+    /// Returns the encoded index, with digests in place of omitted ones.
+    func encoded(with restored: RestoredDigests) -> [UInt8] {
         var bytes = Self.magic
+        // Enough for most indexes, which are then not copied as they grow. Reserved memory that is not written takes none.
+        bytes.reserveCapacity(
+            bundles.count * 42 + frames.count * 84 + entries.count * 56 + entries.pathByteCount
+        )
         bytes.append(number: bundles.count)
         bytes.append(number: frames.count)
         bytes.append(number: entries.count)
@@ -25,11 +32,11 @@ extension ContentIndex {
             bytes += bundle.digest.bytes
             bytes.append(number: UInt64(bundle.size))
         }
-        encodeFrames(to: &bytes)
+        encodeFrames(with: restored, to: &bytes)
         encodePaths(to: &bytes)
         encodeSizes(to: &bytes)
         encodeContent(to: &bytes)
-        encodeDigests(where: { !$0.hasDigestOfFrame }, to: &bytes)
+        encodeDigests(with: restored, where: { !$0.hasDigestOfFrame }, to: &bytes)
         encodeTargets(to: &bytes)
         return bytes
     }
@@ -43,12 +50,12 @@ extension ContentIndex {
         var bytes: [UInt8] = []
         encodePaths(to: &bytes)
         encodeSizes(to: &bytes)
-        encodeDigests(where: { $0.size > 0 }, to: &bytes)
+        encodeDigests(with: RestoredDigests(), where: { $0.size > 0 }, to: &bytes)
         encodeTargets(to: &bytes)
         return bytes
     }
 
-    private func encodeFrames(to bytes: inout [UInt8]) {
+    private func encodeFrames(with restored: RestoredDigests, to bytes: inout [UInt8]) {
         for frame in frames { bytes.append(number: frame.length) }
         for frame in frames { bytes.append(number: frame.compressed?.length ?? 0) }
         var expected = ExpectedPosition()
@@ -58,7 +65,9 @@ extension ContentIndex {
             bytes.append(difference: frame.offset - expected.offset)
             expected.offset = frame.range.upperBound
         }
-        for frame in frames { bytes += frame.digest.bytes }
+        for (position, frame) in frames.enumerated() {
+            bytes += restored.digest(of: frame, at: position).bytes
+        }
         for frame in frames {
             if let compressed = frame.compressed { bytes += compressed.digest.bytes }
         }
@@ -66,17 +75,21 @@ extension ContentIndex {
 
     private func encodePaths(to bytes: inout [UInt8]) {
         var previous: ArraySlice<UInt8> = []
-        var rests: [ArraySlice<UInt8>] = []
-        rests.reserveCapacity(entries.count)
+        var sharedLengths: [UInt16] = []
+        sharedLengths.reserveCapacity(entries.count)
         for position in entries.indices {
             let path = entries.pathBytes(at: position)
             let shared = zip(previous, path).prefix { $0 == $1 }.count
             bytes.append(number: shared)
-            rests.append(path.dropFirst(shared))
+            sharedLengths.append(UInt16(shared))
             previous = path
         }
-        for rest in rests { bytes.append(number: rest.count) }
-        for rest in rests { bytes += rest }
+        for (position, shared) in sharedLengths.enumerated() {
+            bytes.append(number: entries.pathBytes(at: position).count - Int(shared))
+        }
+        for (position, shared) in sharedLengths.enumerated() {
+            bytes += entries.pathBytes(at: position).dropFirst(Int(shared))
+        }
         for position in entries.indices { bytes.append(entries.kind(at: position).code) }
     }
 
@@ -108,8 +121,12 @@ extension ContentIndex {
         }
     }
 
-    private func encodeDigests(where isIncluded: (File) -> Bool, to bytes: inout [UInt8]) {
-        for file in files where isIncluded(file) { bytes += file.digest.bytes }
+    private func encodeDigests(
+        with restored: RestoredDigests,
+        where isIncluded: (File) -> Bool,
+        to bytes: inout [UInt8]
+    ) {
+        for file in files where isIncluded(file) { bytes += restored.digest(of: file).bytes }
     }
 
     private func encodeTargets(to bytes: inout [UInt8]) {

@@ -167,6 +167,9 @@ extension ContentIndex.EntryList {
     /// The bytes of all paths.
     var pathByteCount: Int { text.count }
 
+    /// Returns the digest of the file at a position.
+    func digest(at position: Int) -> Digest { records[position].digest }
+
     /// Returns the size of the file at a position.
     func size(at position: Int) -> Int64 { records[position].size }
 

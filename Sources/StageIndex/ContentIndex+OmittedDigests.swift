@@ -35,16 +35,18 @@ extension ContentIndex {
     ///
     /// - Parameter old: The older version.
     /// - Returns: An index with ``StageModel/Digest/omitted`` in place of these digests, and with the same
-    ///   `PatchContent`, except for its digests; ``restoreDigests(_:of:)`` gives this index again.
+    ///   `PatchContent`, except for its digests; ``encoded(restoring:of:)`` encodes this index again.
     package func omittingDigests(notIn old: ContentIndex) -> ContentIndex {
         var locations: [Digest: Location] = [:]
-        for piece in PatchContent(of: self, notIn: old).pieces {
-            locations[piece.digest] = location(of: piece)
+        let content = PatchContent(of: self, notIn: old)
+        for (piece, digest) in zip(content.pieces, content.digests) {
+            locations[digest] = location(of: piece)
         }
-        forEachPiece { piece in
-            guard let location = locations[piece.digest], location != self.location(of: piece)
-            else { return }
-            locations[piece.digest] = nil
+        forEachPiece { piece, digest in
+            guard let location = locations[digest], location != self.location(of: piece) else {
+                return
+            }
+            locations[digest] = nil
         }
         var index = self
         for location in locations.values where location.offset == nil {
@@ -63,28 +65,39 @@ extension ContentIndex {
         return index
     }
 
-    /// Replaces omitted digests.
+    /// Returns the encoded index with digests in place of omitted ones; the index itself is not copied.
     ///
     /// - Parameters:
     ///   - digests: The digests of the pieces, in their order.
     ///   - content: The content of the patch, from this index and the older one.
-    package mutating func restoreDigests(_ digests: [Digest], of content: PatchContent) {
-        var locations: [Location: Digest] = [:]
-        for (piece, digest) in zip(content.pieces, digests) where piece.digest == .omitted {
-            let location = location(of: piece)
-            locations[location] = digest
-            if location.offset == nil { frames[location.frame].digest = digest }
+    /// - Returns: The encoded index.
+    package func encoded(restoring digests: [Digest], of content: PatchContent) -> [UInt8] {
+        var restored = RestoredDigests()
+        for (position, digest) in digests.enumerated()
+        where content.digests[position] == .omitted {
+            restored.locations[location(of: content.pieces[position])] = digest
         }
-        for position in entries.indices {
-            guard let file = entries.file(at: position), file.size > 0, file.digest == .omitted
-            else { continue }
-            switch file.content {
-            case .part(let frame, let offset):
-                let location = Location(frame: frame, offset: offset, length: Int(file.size))
-                if let digest = locations[location] { entries.setDigest(digest, at: position) }
-            case .frames(let list):
-                if list.count == 1 { entries.setDigest(frames[list[0]].digest, at: position) }
+        return encoded(with: restored)
+    }
+
+    /// The digests in place of omitted ones.
+    struct RestoredDigests {
+        /// The digests of pieces by their locations.
+        var locations: [Location: Digest] = [:]
+
+        /// Returns the digest of a frame.
+        func digest(of frame: Frame, at position: Int) -> Digest {
+            guard frame.digest == .omitted else { return frame.digest }
+            return locations[Location(frame: position, offset: nil, length: frame.length)] ?? .omitted
+        }
+
+        /// Returns the digest of a file that is no whole frame.
+        func digest(of file: File) -> Digest {
+            guard file.digest == .omitted, case .part(let frame, let offset) = file.content else {
+                return file.digest
             }
+            let location = Location(frame: frame, offset: offset, length: Int(file.size))
+            return locations[location] ?? .omitted
         }
     }
 }

@@ -7,22 +7,34 @@ package import StageModel
 ///
 /// An index whose digests are omitted has the same pieces: `ContentIndex/omittingDigests(notIn:)`.
 package struct PatchContent: Equatable, Sendable {
-    /// A piece.
+    /// A piece, in 24 bytes, because a version may have a million of them.
     package struct Piece: Equatable, Sendable {
-        /// The position of the file's entry in the index.
-        package var entry: Int
-        /// The position of the frame in the index; `nil` for a whole file.
-        package var frame: Int?
         /// The offset in the file.
-        package var offset: Int64
+        package let offset: Int64
+        private let packedEntry: Int32
+        /// -1 for a whole file.
+        private let packedFrame: Int32
+        private let packedLength: Int32
+
+        init(entry: Int, frame: Int?, offset: Int64, length: Int) {
+            self.offset = offset
+            packedEntry = Int32(entry)
+            packedFrame = Int32(frame ?? -1)
+            packedLength = Int32(length)
+        }
+
+        /// The position of the file's entry in the index.
+        package var entry: Int { Int(packedEntry) }
+        /// The position of the frame in the index; `nil` for a whole file.
+        package var frame: Int? { packedFrame < 0 ? nil : Int(packedFrame) }
         /// The number of bytes: 1 to ``IndexLimits/frameLength``.
-        package var length: Int
-        /// The digest of the content.
-        package var digest: Digest
+        package var length: Int { Int(packedLength) }
     }
 
     /// The pieces, in order.
     package private(set) var pieces: [Piece] = []
+    /// The digests of the first ``changedCount`` pieces: of all pieces that a patch contains.
+    package private(set) var digests: [Digest] = []
     /// For each piece, the total length of the pieces up to its end.
     package private(set) var ends: [Int64] = []
     /// The number of pieces, from the first one, that the other version lacks.
@@ -44,25 +56,33 @@ package struct PatchContent: Equatable, Sendable {
     }
 
     private init(of version: ContentIndex, notIn other: ContentIndex, keepingRest: Bool) {
-        // The value tells whether a piece was found in this version.
-        var known: [Digest: Bool] = [:]
-        other.forEachPiece { known[$0.digest] = false }
+        let table = PieceTable(of: other)
+        var changed: Set<Digest> = []
         // Pieces whose digests are omitted: the other version has none of them.
         var locations: Set<ContentIndex.Location> = []
-        var rest: [Piece] = []
-        version.forEachPiece { piece in
-            if piece.digest == .omitted {
-                if locations.insert(version.location(of: piece)).inserted { append(piece) }
-                return
-            }
-            switch known.updateValue(true, forKey: piece.digest) {
-            case nil: append(piece)
-            case false?: if keepingRest { rest.append(piece) }
-            case true?: break
-            }
+        version.forEachPiece { piece, digest in
+            let isFirst =
+                digest == .omitted
+                ? locations.insert(version.location(of: piece)).inserted
+                : table.number(of: digest) == nil && changed.insert(digest).inserted
+            guard isFirst else { return }
+            digests.append(digest)
+            append(piece)
         }
         changedCount = pieces.count
-        for piece in rest { append(piece) }
+        guard keepingRest else { return }
+        // A second pass takes less memory than a list of these pieces. Reserved memory that is not written takes none.
+        let most = version.entries.count + version.entries.referenceCount
+        pieces.reserveCapacity(most)
+        ends.reserveCapacity(most)
+        var isFound = [Bool](repeating: false, count: table.count)
+        version.forEachPiece { piece, digest in
+            guard digest != .omitted, let number = table.number(of: digest), !isFound[number] else {
+                return
+            }
+            isFound[number] = true
+            append(piece)
+        }
     }
 
     private mutating func append(_ piece: Piece) {
@@ -100,33 +120,29 @@ package struct PatchContent: Equatable, Sendable {
 
 extension ContentIndex {
     /// Calls `body` with each piece of each file, in the order of paths.
-    func forEachPiece(_ body: (PatchContent.Piece) -> Void) {
+    func forEachPiece(_ body: (_ piece: PatchContent.Piece, _ digest: Digest) -> Void) {
         for position in entries.indices {
             guard let file = entries.file(at: position), file.size > 0 else { continue }
             switch file.content {
             case .part:
-                body(
-                    PatchContent.Piece(
-                        entry: position,
-                        frame: nil,
-                        offset: 0,
-                        length: Int(file.size),
-                        digest: file.digest
-                    )
+                let piece = PatchContent.Piece(
+                    entry: position,
+                    frame: nil,
+                    offset: 0,
+                    length: Int(file.size)
                 )
+                body(piece, file.digest)
             case .frames(let list):
                 var offset: Int64 = 0
                 for number in list {
                     let frame = frames[number]
-                    body(
-                        PatchContent.Piece(
-                            entry: position,
-                            frame: number,
-                            offset: offset,
-                            length: frame.length,
-                            digest: frame.digest
-                        )
+                    let piece = PatchContent.Piece(
+                        entry: position,
+                        frame: number,
+                        offset: offset,
+                        length: frame.length
                     )
+                    body(piece, frame.digest)
                     offset += Int64(frame.length)
                 }
             }

@@ -104,7 +104,7 @@ public struct ContentLinks: Sendable {
     private func link(at path: ArraySlice<UInt8>, budget: inout Int) -> Int? {
         guard !heads.isEmpty else { return nil }
         var hash = PathHash()
-        for byte in place { hash.add(byte) }
+        for byte in path { hash.add(byte) }
         var index = heads[hash.value] ?? -1
         while index >= 0, budget > 0 {
             budget -= path.count

@@ -29,21 +29,20 @@ struct IndexForPatch {
     /// Returns the number of digests that a client restores from `content` and the content of the patch; `nil` if that does not
     /// give the index of the version.
     private func restoredCount(in version: ContentIndex, from old: ContentIndex) -> Int? {
-        guard var index = try? ContentIndex(decoding: content) else { return nil }
+        guard let index = try? ContentIndex(decoding: content) else { return nil }
         let whole = PatchContent(of: version, notIn: old)
         let restorable = PatchContent(of: index, notIn: old)
-        guard whole.pieces.count == restorable.pieces.count else { return nil }
+        guard whole.pieces == restorable.pieces else { return nil }
         var count = 0
-        for (decoded, expected) in zip(restorable.pieces, whole.pieces) {
-            var piece = decoded
-            if piece.digest == .omitted {
-                piece.digest = expected.digest
+        for (digest, expected) in zip(restorable.digests, whole.digests) {
+            if digest == .omitted {
                 count += 1
+            } else if digest != expected {
+                return nil
             }
-            guard piece == expected else { return nil }
         }
-        index.restoreDigests(whole.pieces.map(\.digest), of: restorable)
-        return index.encoded() == version.encoded() ? count : nil
+        let restored = index.encoded(restoring: whole.digests, of: restorable)
+        return restored == version.encoded() ? count : nil
     }
 
     /// Returns the index as a delta from the older one.

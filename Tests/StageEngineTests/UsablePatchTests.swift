@@ -53,7 +53,6 @@ struct UsablePatchTests {
                 windowSize: .mebibytes(65),
                 prefixSize: .zero
             ),
-            old: ContentIndex(),
             content: PatchContent(of: index, notIn: ContentIndex()),
             source: PatchContent(of: ContentIndex(), firstNotIn: index)
         )

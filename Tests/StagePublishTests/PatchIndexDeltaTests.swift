@@ -114,9 +114,8 @@ struct PatchIndexDeltaTests {
             let start = Int(piece.offset)
             digests.append(Digest(of: Array(file[start..<start + piece.length])))
         }
-        var restored = index
-        restored.restoreDigests(digests, of: pieces)
-        #expect(Digest(of: restored.encoded()) == second.reference.contentDigest)
+        let restored = index.encoded(restoring: digests, of: pieces)
+        #expect(Digest(of: restored) == second.reference.contentDigest)
     }
 
     @Test func theStoreHasTheDelta() async throws {
