@@ -82,7 +82,7 @@ extension IndexFetch {
             var usage = index.usageOnDisk { _, file in base.contentMap.path(of: file) == nil }
             usage.bytes += size
             usage.inodes += Planner.inodesOfRecords
-            let isUsable = try await usablePatch(from: base, to: index) != nil
+            let isUsable = await usablePatch(from: base, to: index) != nil
             if isUsable, available.shortage(for: usage) == nil { candidates.patch = size }
         }
         var found = try await choose(among: candidates, for: missing, of: index, base)

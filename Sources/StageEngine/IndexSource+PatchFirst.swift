@@ -84,8 +84,10 @@ extension IndexSource {
             log("the delta of the index is not one from the staged version", of: patch)
             return
         }
-        let usable = try await indexFetch.usablePatch(from: base, to: index)
+        let usable = await indexFetch.usablePatch(from: base, to: index)
         guard let usable else { return }
+        // Without the pieces of the older version, which are not needed to restore the index.
+        let content = usable.content
         let decoder = PatchDecoder(patch: usable, base: base)
         let result = try await decoding { cancellation throws(FileError) in
             try decoder.digests(of: path) { cancellation.isRequested }
@@ -93,7 +95,7 @@ extension IndexSource {
         let isRestored = try await indexFetch.write(
             index,
             restoredBy: result.digests,
-            of: usable.content,
+            of: content,
             to: area.directory
         )
         guard !isRestored else { return }

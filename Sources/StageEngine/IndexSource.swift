@@ -178,7 +178,7 @@ struct IndexSource: Sendable {
             return
         }
         var local = local
-        var patch = try await indexFetch.usablePatch(from: run.base, to: run.tree.index)
+        var patch = await indexFetch.usablePatch(from: run.base, to: run.tree.index)
         // A patch that could not be downloaded is not requested again.
         if let early = run.earlyPatch, early.download == nil { patch = nil }
         var (choice, deltas) = try await chooseTransfer(

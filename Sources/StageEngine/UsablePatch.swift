@@ -61,29 +61,24 @@ extension IndexFetch {
     /// - Parameters:
     ///   - base: The staged generation.
     ///   - index: The newer index.
-    /// - Returns: The patch; `nil` if the manifest names none from this generation, the generation has no valid index, or
-    ///   there is not enough memory.
-    /// - Throws: ``StageError`` if the older index cannot be read.
+    /// - Returns: The patch; `nil` if the manifest names none from this generation, or there is not enough memory.
     func usablePatch(
         from base: IndexSource.Base?,
         to index: ContentIndex
-    ) async throws(StageError) -> UsablePatch? {
+    ) async -> UsablePatch? {
         guard let base, let patch = reference.delta(from: base.contentMap.indexDigest)?.patch else {
             return nil
         }
-        let found = try await StageError.blocking { () throws(FileError) -> UsablePatch? in
-            // Returns the heap memory of decoding the older index to the system.
+        let old = base.contentMap.index
+        let found = await withBlockingThread { () -> UsablePatch in
+            // Returns the heap memory of finding the pieces to the system.
             defer { HeapMemory.release() }
-            guard let bytes = try ContainerLayout.indexBytes(in: base.directory),
-                let old = try? ContentIndex(decoding: bytes)
-            else { return nil }
             return UsablePatch(
                 reference: patch,
                 content: PatchContent(of: index, notIn: old),
                 source: PatchContent(of: old, firstNotIn: index)
             )
         }
-        guard let found else { return nil }
         let available = ByteCount(AvailableMemory.byteCount())
         guard found.memory <= available else {
             skip(

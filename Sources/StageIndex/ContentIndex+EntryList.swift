@@ -170,8 +170,8 @@ extension ContentIndex.EntryList {
     /// Returns the digest of the file at a position.
     func digest(at position: Int) -> Digest { records[position].digest }
 
-    /// Returns the size of the file at a position.
-    func size(at position: Int) -> Int64 { records[position].size }
+    /// Returns the size of the file at a position; 0 for other entries.
+    package func size(at position: Int) -> Int64 { records[position].size }
 
     /// Returns whether the index contains the digest of the file at a position elsewhere: the digest of empty
     /// content, or of the file's only frame.
