@@ -105,7 +105,7 @@ extension IndexSource {
     private func fetchFile(
         _ position: Int,
         of index: VerifiedIndex,
-        into place: Directory
+        into directory: Directory
     ) async throws(StageError) -> Bool {
         let path = index.content.entries.path(at: position)
         let name = FilePath("\(ContainerLayout.content)/\(path)")
@@ -147,7 +147,7 @@ extension IndexSource {
     private func prepare(
         _ position: Int,
         of verified: VerifiedIndex,
-        in place: Directory,
+        in directory: Directory,
         partialName: FilePath.Component
     ) throws(StageError) -> (IndexedTree, IndexedTree.Inventory) {
         let index = verified.content
