@@ -78,7 +78,7 @@ package struct RangePlan: Equatable, Sendable {
         gap: Int64
     ) -> [Request] {
         var requests: [Request] = []
-        for (bundle, range, frame) in order {
+        for (bundle, range, frame) in ordered {
             if let last = requests.last, last.bundle == bundle,
                 range.lowerBound - last.range.upperBound <= gap,
                 max(range.upperBound, last.range.upperBound) - last.range.lowerBound <= most
