@@ -21,10 +21,15 @@ package struct CombiningSequence {
     }
 
     /// Returns whether a sequence in the text is longer than `limit`.
-    package static func exceedsLimit(
-        in text: some StringProtocol,
-        limit: Int = Self.limit
-    ) -> Bool {
+    package static func exceedsLimit(in text: String, limit: Int = Self.limit) -> Bool {
+        exceedsLimit(in: text[...], limit: limit)
+    }
+
+    /// Returns whether a sequence in the text is longer than `limit`.
+    ///
+    /// Not generic over `StringProtocol`: other modules would call it unspecialized, and the first such call of a process searches
+    /// all conformances of the program. Each process that decodes an archive is new.
+    package static func exceedsLimit(in text: Substring, limit: Int = Self.limit) -> Bool {
         guard text.utf8.contains(where: { $0 >= 0x80 }) else { return false }
         var sequence = CombiningSequence(limit: limit)
         return text.unicodeScalars.contains { sequence.isTooLong(adding: $0) }
