@@ -88,7 +88,8 @@ extension ContentIndex {
         /// Returns the digest of a frame.
         func digest(of frame: Frame, at position: Int) -> Digest {
             guard frame.digest == .omitted else { return frame.digest }
-            return locations[Location(frame: position, offset: nil, length: frame.length)] ?? .omitted
+            return locations[Location(frame: position, offset: nil, length: frame.length)]
+                ?? .omitted
         }
 
         /// Returns the digest of a file that is no whole frame.
