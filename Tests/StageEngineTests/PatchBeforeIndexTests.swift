@@ -38,6 +38,15 @@ struct PatchBeforeIndexTests {
         return (old: old, new: new)
     }()
 
+    /// The trees with another file, of which all frames change: more than a part of 1 MiB contains.
+    private static let largeTrees = {
+        var (old, new) = trees
+        old["wide"] = noise(1_600_000, seed: 4)
+        new["wide"] = old["wide"]
+        for offset in stride(from: 500, to: 1_600_000, by: 20_000) { new["wide"]?[offset] ^= 1 }
+        return (old: old, new: new)
+    }()
+
     private struct Failure: Error {}
 
     /// The published patch, and the delta of the index that needs its content.
@@ -49,14 +58,16 @@ struct PatchBeforeIndexTests {
         var bundleRequests: Int
     }
 
-    /// Publishes the old tree, stages it, and publishes the new one.
+    /// Publishes the old tree, stages it, and publishes the new one; the large trees if the patch is to have several parts.
     private func publishBoth(
         archive: Bool = false,
-        partSize: ByteCount? = nil
+        inParts: Bool = false
     ) async throws -> Published {
-        try await world.publish(old, archive: archive)
+        let trees = inParts ? Self.largeTrees : (old: old, new: new)
+        try await world.publish(trees.old, archive: archive)
         guard case .staged = try await world.stage() else { throw Failure() }
-        try await world.publish(new, patches: true, partSize: partSize, archive: archive)
+        let size: ByteCount? = inParts ? .mebibytes(1) : nil
+        try await world.publish(trees.new, patches: true, partSize: size, archive: archive)
         let delta = try #require(world.pack?.index?.deltas.first)
         let patch = try #require(delta.patch)
         return Published(
@@ -88,9 +99,9 @@ struct PatchBeforeIndexTests {
 
     /// Stages the new tree.
     @discardableResult
-    private func update() async throws -> StagingFigures {
+    private func update(inParts: Bool = false) async throws -> StagingFigures {
         guard case .staged(let figures) = try await world.stage() else { throw Failure() }
-        #expect(try world.staged() == new)
+        #expect(try world.staged() == (inParts ? Self.largeTrees.new : new))
         let container = try #require(try Container.open(world.root.path.appending("container")))
         #expect(try container.differences(in: try PackID("levels")) == [])
         #expect(try container.reader.downloadedSizes().isEmpty)
@@ -98,14 +109,19 @@ struct PatchBeforeIndexTests {
         return figures
     }
 
-    /// The second number makes a patch of several parts.
-    @Test(arguments: [nil, 131_072])
-    func anUpdateDownloadsNoDigestsOfThePatch(partSize: Int?) async throws {
-        let published = try await publishBoth(partSize: partSize.map { ByteCount($0) })
+    /// The number of frames in the patch.
+    private func partCount(of patch: PackIndex.Patch) throws -> Int {
+        try PatchTable.read(from: world.object("/" + patch.url)).frames.count
+    }
+
+    @Test(arguments: [false, true])
+    func anUpdateDownloadsNoDigestsOfThePatch(inParts: Bool) async throws {
+        let published = try await publishBoth(inParts: inParts)
+        #expect(try partCount(of: published.patch) > 1 == inParts)
         let saved = published.delta.size.rawValue - published.indexDelta.size.rawValue
         // The digests of 400 small files.
         #expect(saved > 400 * 32)
-        let figures = try await update()
+        let figures = try await update(inParts: inParts)
         #expect(figures.transferred == published.patch.size + published.indexDelta.size)
         #expect(figures.reused > .zero)
         #expect(requests(published.delta.url) == 0)
@@ -228,14 +244,14 @@ struct PatchBeforeIndexTests {
     /// The part does not decompress, so the patch does not lead to the index.
     @Test(arguments: [true, false])
     func aPartThatIsDamagedCostsTheOtherDeltaAndItsPieces(isFirst: Bool) async throws {
-        let published = try await publishBoth(partSize: ByteCount(131_072))
+        let published = try await publishBoth(inParts: true)
         var content = try world.object("/" + published.patch.url)
         let frames = try PatchTable.read(from: content).frames
         #expect(frames.count > 1)
         let frame = try #require(isFirst ? frames.first : frames.last)
         for offset in frame { content[Int(offset)] = 7 }
         try world.offerPatch(content)
-        try await update()
+        try await update(inParts: true)
         #expect(requests(published.delta.url) == 1)
         #expect(world.bundleRequests > published.bundleRequests)
     }
