@@ -1,6 +1,7 @@
 import Foundation
 import StageModel
 import StageSystem
+import StageTesting
 import Synchronization
 import SystemPackage
 import Testing
