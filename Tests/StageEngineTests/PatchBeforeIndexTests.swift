@@ -38,12 +38,13 @@ struct PatchBeforeIndexTests {
         return (old: old, new: new)
     }()
 
-    /// The trees with another file, of which all frames change: more than a part of 1 MiB contains.
+    /// The trees with near-copies in the newer one, which a patch stores once: more content than a part of 1 MiB has.
     private static let largeTrees = {
-        var (old, new) = trees
-        old["wide"] = noise(1_600_000, seed: 4)
-        new["wide"] = old["wide"]
-        for offset in stride(from: 500, to: 1_600_000, by: 20_000) { new["wide"]?[offset] ^= 1 }
+        let old = trees.old
+        var new = trees.new
+        for (name, content) in nearCopies(of: noise(100_000, seed: 40), count: 12) {
+            new["twins/\(name)"] = content
+        }
         return (old: old, new: new)
     }()
 
@@ -117,7 +118,7 @@ struct PatchBeforeIndexTests {
     @Test(arguments: [false, true])
     func anUpdateDownloadsNoDigestsOfThePatch(inParts: Bool) async throws {
         let published = try await publishBoth(inParts: inParts)
-        #expect(try partCount(of: published.patch) > 1 == inParts)
+        #expect(try (partCount(of: published.patch) > 1) == inParts)
         let saved = published.delta.size.rawValue - published.indexDelta.size.rawValue
         // The digests of 400 small files.
         #expect(saved > 400 * 32)
