@@ -50,10 +50,8 @@ public struct PendingReason: Hashable, Codable, Sendable {
         ]
 
         /// Creates the code with a text; never `nil`.
-        public init?(rawValue: String) { self.init(code: rawValue) }
-
-        private init(code: String) {
-            self = Self.allCases.first { $0.rawValue == code } ?? .other(code)
+        public init?(rawValue: String) {
+            self = Self.allCases.first { $0.rawValue == rawValue } ?? .other(rawValue)
         }
 
         /// Text of the code in JSON.
@@ -79,17 +77,6 @@ public struct PendingReason: Hashable, Codable, Sendable {
             case .other(let code): code
             }
         }
-
-        /// Decodes a code from its text, also an unknown one.
-        public init(from decoder: any Decoder) throws {
-            self.init(code: try decoder.singleValueContainer().decode(String.self))
-        }
-
-        /// Encodes the code as its text.
-        public func encode(to encoder: any Encoder) throws {
-            var container = encoder.singleValueContainer()
-            try container.encode(rawValue)
-        }
     }
 
     /// Stable codes of the resources that tasks share.
@@ -114,10 +101,8 @@ public struct PendingReason: Hashable, Codable, Sendable {
         ]
 
         /// Creates the code with a text; never `nil`.
-        public init?(rawValue: String) { self.init(code: rawValue) }
-
-        private init(code: String) {
-            self = Self.allCases.first { $0.rawValue == code } ?? .other(code)
+        public init?(rawValue: String) {
+            self = Self.allCases.first { $0.rawValue == rawValue } ?? .other(rawValue)
         }
 
         /// Text of the code in JSON.
@@ -130,17 +115,6 @@ public struct PendingReason: Hashable, Codable, Sendable {
             case .content: "content"
             case .other(let code): code
             }
-        }
-
-        /// Decodes a code from its text, also an unknown one.
-        public init(from decoder: any Decoder) throws {
-            self.init(code: try decoder.singleValueContainer().decode(String.self))
-        }
-
-        /// Encodes the code as its text.
-        public func encode(to encoder: any Encoder) throws {
-            var container = encoder.singleValueContainer()
-            try container.encode(rawValue)
         }
     }
 

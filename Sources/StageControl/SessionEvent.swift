@@ -120,10 +120,8 @@ package struct TransferFailure: Hashable, Codable, Sendable {
         ]
 
         /// Creates the code with a text; never `nil`.
-        package init?(rawValue: String) { self.init(code: rawValue) }
-
-        private init(code: String) {
-            self = Self.allCases.first { $0.rawValue == code } ?? .other(code)
+        package init?(rawValue: String) {
+            self = Self.allCases.first { $0.rawValue == rawValue } ?? .other(rawValue)
         }
 
         /// Text of the code in JSON.
@@ -140,17 +138,6 @@ package struct TransferFailure: Hashable, Codable, Sendable {
             case .lost: "lost"
             case .other(let code): code
             }
-        }
-
-        /// Decodes a code from its text, also an unknown one.
-        package init(from decoder: any Decoder) throws {
-            self.init(code: try decoder.singleValueContainer().decode(String.self))
-        }
-
-        /// Encodes the code as its text.
-        package func encode(to encoder: any Encoder) throws {
-            var container = encoder.singleValueContainer()
-            try container.encode(rawValue)
         }
     }
 
